@@ -1,0 +1,38 @@
+# Every target sets up its own virtual environment from nothing: the tested versions of constraints.txt.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help test check style bench clean
+
+help:
+	@echo "make test    run the tests, with branch coverage"
+	@echo "make check   lint, formatting, types, import boundaries"
+	@echo "make style   format the code and apply safe lint fixes"
+	@echo "make bench   measure scoring against the backbone; writes benchmarks.json"
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --upgrade --constraint constraints.txt pip
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+test: $(READY)
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --cov --cov-report=term
+
+check: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+style: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(READY)
+	$(BIN)/python -m tests.benchmarks --out benchmarks.json
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
