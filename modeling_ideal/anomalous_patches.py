@@ -1,0 +1,74 @@
+"""Which patches of the abnormal references are anomalous, and how they deviate from the normal ones."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .intrinsic_deviation_encoder import sinusoidal_positions
+from .normal_variation_eraser import Deviations, nearest_normals, unit
+
+PSEUDO_MASK_FRACTION = 0.01  # patches taken as anomalous in an abnormal reference without a mask
+
+Erase = Callable[[Tensor, Tensor, Tensor], Deviations]  # patches, normals, normal directions
+
+
+class AnomalousPatches(NamedTuple):
+    """One reference set, ready for the Intrinsic Deviation Encoder."""
+
+    normals: Tensor  # (Q, C) normal patches
+    features: Tensor  # (A, C) anomalous patches
+    positions: Tensor  # (A, C) where they are
+    deviations: Tensor  # (A, C) their denoised deviations
+
+
+def patch_masks(masks: Tensor, patch_size: tuple[int, int]) -> Tensor:
+    """Pixel masks (R, L, H, W) to patch masks (R, L, h, w): a patch is anomalous when any of its pixels is."""
+    return F.max_pool2d((masks != 0).float(), patch_size) > 0
+
+
+def select_anomalous_patches(
+    normals: Tensor | None, abnormal: Tensor, mask: Tensor | None, erase: Erase
+) -> AnomalousPatches:
+    """The anomalous patches of one reference set. Only they need denoising: nothing reads the others.
+
+    Args:
+        normals: (Q, C); without normal references, the patches outside the mask serve as normal ones.
+        abnormal: (L2, h, w, C).
+        mask: (L2, h, w) bool; None to mark the patches that deviate most.
+        erase: the Normal Variation Eraser with its settings.
+    """
+    if mask is None:
+        mask = estimate_mask(normals, abnormal, erase)
+    if normals is None:
+        normals = abnormal[~mask]
+        if not len(normals):
+            raise ValueError(
+                "masks: expected some patch outside them to serve as normal where there are no normal_refs, "
+                f"got masks over all {mask.numel()} patches"
+            )
+    _, height, width, channels = abnormal.shape
+    positions = sinusoidal_positions(height, width, channels, abnormal.device).expand_as(abnormal)
+    deviations = erase(abnormal[mask], normals, unit(normals)).denoised
+    return AnomalousPatches(normals, abnormal[mask], positions[mask], deviations)
+
+
+@torch.no_grad()
+def estimate_mask(normals: Tensor | None, abnormal: Tensor, erase: Erase) -> Tensor:
+    """The patches of each abnormal reference (L2, h, w, C) that deviate most: (L2, h, w) bool.
+
+    From normal references: those with the longest denoised deviations, as in the released implementation.
+    Without any: those least like every other patch of the abnormal references.
+    """
+    patches = abnormal.flatten(0, 2)
+    if normals is None:
+        directions = unit(patches)
+        deviation = -nearest_normals(directions, directions, 2)[0][:, -1]  # the nearest one is itself
+    else:
+        deviation = erase(patches, normals, unit(normals)).denoised.norm(dim=-1)
+    deviation = deviation.view(len(abnormal), -1)  # (L2, N)
+    count = max(1, int(deviation.shape[1] * PSEUDO_MASK_FRACTION))
+    mask = torch.zeros_like(deviation, dtype=torch.bool)
+    return mask.scatter_(1, deviation.topk(count).indices, True).view(abnormal.shape[:3])

@@ -1,0 +1,70 @@
+"""The frozen visual encoder: any ViT of transformers, read as a grid of patch features (section 3)."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoBackbone, AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+
+
+def build_backbone(config: PreTrainedConfig) -> PreTrainedModel:
+    """A backbone with random weights.
+
+    Backbones of transformers give feature maps of named stages. A plain ViT has no such class; its patch
+    tokens after the final layer norm are used instead.
+    """
+    config = copy.deepcopy(config)  # transformers shares the config object with the module it builds
+    if hasattr(config, "stage_names"):
+        return AutoBackbone.from_config(config)
+    return AutoModel.from_config(config, add_pooling_layer=False)
+
+
+def load_backbone(name_or_folder: str, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
+    """A backbone with its pre-trained weights, from the Hub or a folder; every weight must be there."""
+    with torch.device("meta"):
+        backbone_class = type(build_backbone(config))
+    options: dict[str, Any] = {} if hasattr(config, "stage_names") else {"add_pooling_layer": False}
+    backbone, info = backbone_class.from_pretrained(
+        name_or_folder, config=copy.deepcopy(config), dtype=dtype, output_loading_info=True, **options
+    )
+    if info["missing_keys"]:
+        raise ValueError(
+            f"expected all weights of {backbone_class.__name__} in {name_or_folder!r}, "
+            f"got none for {sorted(info['missing_keys'])}"
+        )
+    return backbone
+
+
+def load_backbone_config(name_or_folder: str, overrides: dict[str, Any]) -> PreTrainedConfig:
+    """The configuration of a pre-trained backbone; without a chosen stage, its last one."""
+    config = AutoConfig.from_pretrained(name_or_folder)
+    unknown = sorted(name for name in overrides if not hasattr(config, name))
+    if unknown:
+        raise ValueError(
+            f"from_backbone expected fields of IdealConfig or of {type(config).__name__}, got unknown {unknown}"
+        )
+    if hasattr(config, "stage_names"):
+        config.out_features = [config.stage_names[-1]]
+    for name, value in overrides.items():
+        setattr(config, name, value)
+    return config
+
+
+def freeze(backbone: nn.Module) -> None:
+    """No gradient, no dropout: the backbone never changes."""
+    backbone.requires_grad_(False)
+    backbone.eval()
+
+
+@torch.no_grad()
+def patch_features(backbone: nn.Module, pixels: Tensor, patch_size: tuple[int, int]) -> Tensor:
+    """Images (B, 3, H, W) to patch features (B, h, w, C) in float32; class and register tokens dropped."""
+    height, width = pixels.shape[-2] // patch_size[0], pixels.shape[-1] // patch_size[1]
+    if hasattr(backbone.config, "stage_names"):
+        features = backbone(pixels).feature_maps[0]  # (B, C, h, w)
+        features = features.permute(0, 2, 3, 1)
+    else:
+        tokens = backbone(pixels, interpolate_pos_encoding=True).last_hidden_state  # patch tokens come last
+        features = tokens[:, -height * width :].unflatten(1, (height, width))
+    return features.float().contiguous()

@@ -1,0 +1,200 @@
+"""Configuration of IDEAL: the paper's defaults around a frozen DINOv2 ViT-S/14."""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+from typing import Any, ClassVar
+
+from transformers import AutoConfig, PreTrainedConfig
+
+INTEGERS = ("image_size", "num_neighbors", "num_components", "num_deviation_vectors", "num_attention_heads")
+NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
+    "erase_strength": ("in (0, 1]", lambda value: 0 < value <= 1),
+    "attention_dropout": ("in [0, 1)", lambda value: 0 <= value < 1),
+    "mlp_ratio": ("> 0", lambda value: value > 0),
+    "discriminability_weight": (">= 0", lambda value: value >= 0),
+    "orthogonality_weight": (">= 0", lambda value: value >= 0),
+    "top_fraction": ("in (0, 1]", lambda value: 0 < value <= 1),
+}
+CHOICES = {
+    "residual_anchor": ("nearest", "centroid"),
+    "alignment": ("cosine", "euclidean"),
+    "loss_form": ("single_map", "two_channel"),
+}
+
+# What transformers itself writes beside our fields or passes while loading; any other name is a mistake.
+TRANSFORMERS_NAMES = {
+    "_attn_implementation_internal",
+    "_commit_hash",
+    "_experts_implementation_internal",
+    "_from_auto",
+    "_name_or_path",
+    "_output_attentions",
+    "attn_implementation",
+    "auto_map",
+    "custom_pipelines",
+    "experts_implementation",
+    "model_type",
+    "name_or_path",
+    "num_labels",
+    "output_attentions",
+    "torch_dtype",
+}
+
+
+def default_backbone_config() -> PreTrainedConfig:
+    """DINOv2 ViT-S/14 as the paper reads it: normed patch tokens of the last stage."""
+    return AutoConfig.for_model(
+        "dinov2",
+        hidden_size=384,
+        num_attention_heads=6,
+        image_size=518,
+        patch_size=14,
+        out_features=["stage12"],
+    )
+
+
+class IdealConfig(PreTrainedConfig):
+    """Everything that defines an IDEAL model. Symbols in brackets are the paper's.
+
+    Args:
+        backbone_config: a config (or its dictionary) of a ViT backbone of transformers that gives one stage
+            of patch features (C channels). Default: DINOv2 ViT-S/14, last stage, normed.
+        image_size: side in pixels of the square that the processor resizes to by default.
+        num_neighbors: normal neighbours of a patch (k, Eq. 2).
+        num_components: principal directions of normal variation that are erased (r, Eq. 3).
+        erase_strength: how much of them is erased (alpha, Eq. 4).
+        num_deviation_vectors: intrinsic deviation vectors (M, Eq. 5).
+        num_attention_heads: heads of the encoder's cross-attention; they divide C.
+        attention_dropout: dropout of the attention weights in training.
+        mlp_ratio: hidden width of the feed-forward network as a multiple of C.
+        residual_anchor: what a residual is taken from: `"nearest"` normal patch (Eq. 1), or the
+            softmax(cosine)-weighted `"centroid"` of the k neighbours, as the released implementation does.
+        alignment: how well a deviation survives projection: `"cosine"` (Eq. 9), or 1 - ||a - b|| / 2 of the
+            unit vectors, `"euclidean"`, as the released implementation does.
+        loss_form: Focal, Dice and cross-entropy on the `"single_map"` of Eq. 10, or on the `"two_channel"`
+            (normal, abnormal) similarities, as the released implementation does.
+        discriminability_weight: weight of the first term of Eq. 7 (lambda_1).
+        orthogonality_weight: weight of its second term (lambda_2).
+        top_fraction: share of the highest patch scores whose mean is the image score.
+    """
+
+    model_type = "ideal"
+    sub_configs: ClassVar[dict[str, type]] = {"backbone_config": AutoConfig}
+
+    backbone_config: dict | PreTrainedConfig | None = None
+    image_size: int = 448
+    num_neighbors: int = 12
+    num_components: int = 4
+    erase_strength: float | int = 0.8
+    num_deviation_vectors: int = 45
+    num_attention_heads: int = 8
+    attention_dropout: float | int = 0.1
+    mlp_ratio: float | int = 4
+    residual_anchor: str = "nearest"
+    alignment: str = "cosine"
+    loss_form: str = "single_map"
+    discriminability_weight: float | int = 1.0
+    orthogonality_weight: float | int = 0.8
+    top_fraction: float | int = 0.01
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        unknown = sorted(set(kwargs) - TRANSFORMERS_NAMES)
+        if unknown:
+            known = sorted({field.name for field in fields(IdealConfig)} - _base_fields())
+            raise ValueError(f"IdealConfig expected fields among {known}, got unknown {unknown}")
+        self.backbone_config = _build_backbone_config(self.backbone_config)
+        super().__post_init__(**kwargs)
+        self.check()
+
+    @property
+    def hidden_size(self) -> int:
+        """Channels of a patch feature (C)."""
+        return self._backbone().hidden_size
+
+    @property
+    def num_channels(self) -> int:
+        """Channels of an image."""
+        return getattr(self.backbone_config, "num_channels", 3)
+
+    @property
+    def patch_size(self) -> tuple[int, int]:
+        """Height and width of a patch in pixels."""
+        size = self._backbone().patch_size
+        return (size, size) if isinstance(size, int) else (size[0], size[1])
+
+    def _backbone(self) -> Any:
+        return self.backbone_config  # a config object since __post_init__, whatever was given
+
+    def check(self) -> None:
+        """Refuse every value that does not make sense, saying what was expected and what came."""
+        for name in INTEGERS:
+            _require(_is_integer(getattr(self, name)), name, "an integer", getattr(self, name))
+            _require(getattr(self, name) >= 1, name, "an integer >= 1", getattr(self, name))
+        for name, (expected, holds) in NUMBERS.items():
+            value = getattr(self, name)
+            _require(_is_number(value) and holds(value), name, f"a number {expected}", value)
+        for name, choices in CHOICES.items():
+            _require(getattr(self, name) in choices, name, f"one of {choices}", getattr(self, name))
+        _require(self.num_neighbors >= 2, "num_neighbors", "an integer >= 2", self.num_neighbors)
+        _require(
+            self.num_components < self.num_neighbors,
+            "num_components",
+            f"1 <= num_components < num_neighbors = {self.num_neighbors}",
+            self.num_components,
+        )
+        _require(
+            self.hidden_size % self.num_attention_heads == 0,
+            "num_attention_heads",
+            f"a divisor of the backbone's width {self.hidden_size}",
+            self.num_attention_heads,
+        )
+        _require(
+            all(self.image_size % side == 0 for side in self.patch_size),
+            "image_size",
+            f"a multiple of the backbone's patch size {self.patch_size}",
+            self.image_size,
+        )
+
+
+def _require(holds: bool, name: str, expected: str, value: object) -> None:
+    if not holds:
+        raise ValueError(f"IdealConfig.{name}: expected {expected}, got {value!r}")
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return _is_integer(value) or isinstance(value, float)
+
+
+def _base_fields() -> set[str]:
+    return {field.name for field in fields(PreTrainedConfig)}
+
+
+def _build_backbone_config(backbone_config: Mapping | PreTrainedConfig | None) -> PreTrainedConfig:
+    """A config object of our own (never the caller's), with one stage of patch features as a map."""
+    if backbone_config is None:
+        return default_backbone_config()
+    if isinstance(backbone_config, Mapping):
+        values = dict(backbone_config)
+        if "model_type" not in values:
+            raise ValueError(f"backbone_config: expected a 'model_type' among its keys, got {sorted(values)}")
+        config = AutoConfig.for_model(values.pop("model_type"), **values)
+    else:
+        config = copy.deepcopy(backbone_config)
+    for name in ("hidden_size", "patch_size"):
+        if not hasattr(config, name):
+            raise ValueError(
+                f"backbone_config: expected a vision transformer with a {name}, got {config.model_type!r}"
+            )
+    stages = getattr(config, "out_features", None)
+    if stages is not None and not hasattr(config, "stage_names"):
+        raise ValueError(f"backbone_config: {config.model_type!r} has no stages to choose from, got {stages}")
+    if stages is not None and len(stages) != 1:
+        raise ValueError(f"backbone_config.out_features: expected exactly one stage, got {stages}")
+    if hasattr(config, "reshape_hidden_states"):
+        config.reshape_hidden_states = True  # without it class and register tokens come first
+    return config

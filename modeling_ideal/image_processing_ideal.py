@@ -1,0 +1,194 @@
+"""Image processor of IDEAL: query, references and masks to tensors, and score maps back to image size."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, ClassVar, TypedDict
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import BatchFeature
+from transformers.image_processing_backends import PilBackend
+
+from .image_inputs import ImageInput, MaskInput, is_image, load_image, load_mask, resize_image, resize_mask
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+SMOOTHING_REACH = 4.0  # standard deviations
+
+
+class IdealImageProcessorSettings(TypedDict, total=False):
+    """What an `IdealImageProcessor` is made with and saves."""
+
+    size: dict[str, int] | int
+    patch_size: int
+    keep_aspect_ratio: bool
+    image_mean: Sequence[float]
+    image_std: Sequence[float]
+
+
+class IdealImageProcessor(PilBackend):
+    """Brings pictures of any kind and size to what `IdealModel` takes.
+
+    Args:
+        size: height and width in pixels after resizing; one number for a square.
+        patch_size: of the backbone; sides are multiples of it.
+        keep_aspect_ratio: keep each picture's aspect at about the same area, sides rounded to the patch size,
+            instead of resizing to `size` as the paper does. The pictures of a batch must then agree in aspect.
+        image_mean: of each channel, for normalisation.
+        image_std: of each channel.
+    """
+
+    model_input_names: ClassVar[list[str]] = ["query", "normal_refs", "abnormal_refs", "masks"]
+    valid_kwargs = IdealImageProcessorSettings
+
+    size: ClassVar[dict[str, int]] = {"height": 448, "width": 448}
+    patch_size = 14
+    keep_aspect_ratio = False
+    image_mean = IMAGENET_MEAN
+    image_std = IMAGENET_STD
+
+    def __init__(self, **kwargs: Any) -> None:
+        known = {*IdealImageProcessorSettings.__annotations__, "image_processor_type", "auto_map", "processor_class"}
+        unknown = sorted(name for name in kwargs if name not in known and not name.startswith("_"))
+        if unknown:
+            expected = sorted(IdealImageProcessorSettings.__annotations__)
+            raise ValueError(f"IdealImageProcessor expected settings among {expected}, got unknown {unknown}")
+        if isinstance(kwargs.get("size"), int):
+            kwargs["size"] = {"height": kwargs["size"], "width": kwargs["size"]}
+        super().__init__(**kwargs)
+        sides = (self.size["height"], self.size["width"])
+        if self.patch_size < 1 or min(sides) < 1 or any(side % self.patch_size for side in sides):
+            raise ValueError(f"size: expected multiples of patch_size {self.patch_size}, got {sides}")
+
+    def __call__(
+        self,
+        query: ImageInput | Sequence[ImageInput] | None = None,
+        normal_refs: Sequence | ImageInput | None = None,
+        abnormal_refs: Sequence | ImageInput | None = None,
+        masks: Sequence | MaskInput | None = None,
+        return_tensors: str | None = "pt",
+    ) -> BatchFeature:
+        """What is given, as the model takes it: `model(**processor(query=..., normal_refs=...))`.
+
+        Args:
+            query: one image or a list of B: (B, 3, H, W).
+            normal_refs: one image or a list of L1: (L1, 3, H, W); a list of B such lists: (B, L1, 3, H, W).
+            abnormal_refs: likewise, L2.
+            masks: one for each abnormal reference, nested alike: (L2, H, W) or (B, L2, H, W), bool.
+            return_tensors: `"pt"` for torch, `"np"` for NumPy.
+        """
+        if masks is not None and abnormal_refs is None:
+            raise ValueError("masks: expected abnormal_refs with them, got none")
+        data: dict[str, np.ndarray] = {}
+        for name, images in (("query", query), ("normal_refs", normal_refs), ("abnormal_refs", abnormal_refs)):
+            if images is not None:
+                data[name] = self._images(images, masks if name == "abnormal_refs" else None, name, data)
+        return BatchFeature(data, tensor_type=return_tensors)
+
+    preprocess = __call__
+
+    def post_process_anomaly_detection(
+        self, outputs: Any, target_sizes: Sequence[tuple[int, int]] | None = None, smoothing: float = 4.0
+    ) -> list[Tensor]:
+        """Anomaly maps at each image's own size.
+
+        Args:
+            outputs: what the model returned.
+            target_sizes: (height, width) of each image; None keeps the size the model saw.
+            smoothing: standard deviation in pixels of a Gaussian over the map at the size the model saw; 0 for none.
+
+        Returns:
+            B tensors (height, width) in [0, 1].
+        """
+        maps = outputs.anomaly_maps
+        if not smoothing >= 0 or math.isinf(smoothing):
+            raise ValueError(f"smoothing: expected a standard deviation >= 0 in pixels, got {smoothing!r}")
+        if target_sizes is not None and len(target_sizes) != len(maps):
+            raise ValueError(f"target_sizes: expected one for each of {len(maps)} maps, got {len(target_sizes)}")
+        maps = gaussian_smoothing(maps, smoothing) if smoothing else maps
+        sizes = [tuple(maps.shape[1:])] * len(maps) if target_sizes is None else target_sizes
+        return [
+            F.interpolate(part[None, None], size=tuple(size), mode="bilinear", align_corners=False)[0, 0]
+            for part, size in zip(maps, sizes, strict=True)
+        ]
+
+    def _images(self, images: Any, masks: Any, name: str, data: dict) -> np.ndarray:
+        """Images (and, into `data`, their masks) as one array, nested as they came."""
+        images = [images] if is_image(images) and _is_single(images) else list(images)
+        if not images:
+            raise ValueError(f"{name}: expected at least one image, got an empty list")
+        if masks is not None:
+            masks = [masks] if len(images) == 1 and not _is_list_of_masks(masks) else list(masks)
+            if len(masks) != len(images):
+                raise ValueError(f"masks: expected one for each of {len(images)} entries of {name}, got {len(masks)}")
+        if name != "query" and not all(is_image(image) for image in images):
+            return self._nested_images(images, masks, name, data)
+        pixels, resized_masks = [], []
+        for index, image in enumerate(images):
+            array = load_image(image, f"{name}[{index}]")
+            size = self._target_size((array.shape[0], array.shape[1]))
+            pixels.append(self._normalise(resize_image(array, size)))
+            if masks is not None:
+                mask = load_mask(masks[index], (array.shape[0], array.shape[1]), f"masks[{index}]")
+                resized_masks.append(resize_mask(mask, size))
+        if resized_masks:
+            data["masks"] = _stack(resized_masks, "masks")
+        return _stack(pixels, name)
+
+    def _nested_images(self, images: list, masks: list | None, name: str, data: dict) -> np.ndarray:
+        """One list of references for each query."""
+        parts: list[np.ndarray] = []
+        part_masks: list[np.ndarray] = []
+        for index, part in enumerate(images):
+            inner: dict[str, np.ndarray] = {}
+            parts.append(self._images(part, None if masks is None else masks[index], f"{name}[{index}]", inner))
+            part_masks.extend(inner.values())
+        if part_masks:
+            data["masks"] = _stack(part_masks, "masks")
+        return _stack(parts, name)
+
+    def _target_size(self, size: tuple[int, int]) -> tuple[int, int]:
+        height, width = self.size["height"], self.size["width"]
+        if not self.keep_aspect_ratio:
+            return height, width
+        # The same area whatever the aspect, so that a long strip costs no more than a square.
+        scale = math.sqrt(height * width / (size[0] * size[1]))
+        rounded = [max(1, round(side * scale / self.patch_size)) * self.patch_size for side in size]
+        return rounded[0], rounded[1]
+
+    def _normalise(self, image: np.ndarray) -> np.ndarray:
+        """(H, W, 3) in 0..1 to normalised (3, H, W)."""
+        mean, deviation = (np.asarray(values, np.float32) for values in (self.image_mean, self.image_std))
+        return np.moveaxis((image - mean) / deviation, -1, 0)
+
+
+def gaussian_smoothing(maps: Tensor, sigma: float) -> Tensor:
+    """Gaussian blur of maps (B, H, W); the border repeats its last value."""
+    reach = int(SMOOTHING_REACH * sigma + 0.5)
+    offsets = torch.arange(-reach, reach + 1, device=maps.device, dtype=maps.dtype)
+    kernel = torch.exp(-0.5 * (offsets / sigma) ** 2)
+    kernel = kernel / kernel.sum()
+    padded = F.pad(maps[:, None], (reach, reach, reach, reach), mode="replicate")
+    return F.conv2d(F.conv2d(padded, kernel.view(1, 1, -1, 1)), kernel.view(1, 1, 1, -1))[:, 0]
+
+
+def _is_single(image: Any) -> bool:
+    """An array or tensor with four dimensions is a stack of images."""
+    return not hasattr(image, "ndim") or image.ndim <= 3
+
+
+def _is_list_of_masks(masks: Any) -> bool:
+    """Whether masks for a single image come in a list of their own, rather than as a bare mask or shape."""
+    return isinstance(masks, (list, tuple)) and len(masks) == 1
+
+
+def _stack(arrays: list[np.ndarray], name: str) -> np.ndarray:
+    shapes = {array.shape for array in arrays}
+    if len(shapes) > 1:
+        raise ValueError(
+            f"{name}: expected pictures that come to one size, got {sorted(shapes)}; "
+            "keep_aspect_ratio needs one aspect ratio a batch, and each query as many references as the others"
+        )
+    return np.stack(arrays)

@@ -1,0 +1,98 @@
+"""What the model accepts: every refusal names what was expected and what came."""
+
+from collections.abc import Sized
+
+import torch
+from torch import Tensor
+
+
+def check_images(
+    name: str, images: Tensor, dimensions: tuple[int, ...], patch_size: tuple[int, int], channels: int
+) -> None:
+    """Finite float images (..., 3, H, W) of whole patches, with one of the given numbers of dimensions."""
+    shapes = " or ".join({4: "(n, 3, H, W)", 5: "(batch, n, 3, H, W)"}[count] for count in dimensions)
+    if not isinstance(images, Tensor) or not images.is_floating_point():
+        got = f"{images.dtype} tensor" if isinstance(images, Tensor) else type(images).__name__
+        raise ValueError(f"{name}: expected a float tensor {shapes}, as IdealImageProcessor makes it, got {got}")
+    shape = tuple(images.shape)
+    if images.ndim not in dimensions:
+        raise ValueError(f"{name}: expected shape {shapes}, got {shape}")
+    if 0 in shape[:-3]:
+        raise ValueError(f"{name}: expected at least one image, got shape {shape}")
+    if shape[-3] != channels:
+        raise ValueError(f"{name}: expected {channels} channels in {shapes}, got {shape[-3]} in {shape}")
+    height, width = shape[-2:]
+    if height < patch_size[0] or width < patch_size[1]:
+        raise ValueError(f"{name}: expected at least one patch of {patch_size} pixels, got {(height, width)}")
+    if height % patch_size[0] or width % patch_size[1]:
+        raise ValueError(
+            f"{name}: expected height and width to be multiples of the patch size {patch_size}, got {(height, width)}"
+        )
+    check_finite(name, images)
+
+
+def check_finite(name: str, values: Tensor) -> None:
+    """No NaN, no infinity; a sum carries both along and is much cheaper than a look at every value."""
+    if not torch.isfinite(values.sum(dtype=torch.float32)) and (count := int((~torch.isfinite(values)).sum())):
+        raise ValueError(f"{name}: expected finite values, got {count} that are NaN or infinite")
+
+
+def check_references(
+    normal_refs: Tensor | None,
+    abnormal_refs: Tensor | None,
+    masks: Tensor | None,
+    patch_size: tuple[int, int],
+    channels: int,
+) -> None:
+    """Reference images of one kind at least, and masks only with abnormal ones."""
+    if normal_refs is None and abnormal_refs is None:
+        raise ValueError("expected normal_refs, abnormal_refs or references, got none of them")
+    for name, images in (("normal_refs", normal_refs), ("abnormal_refs", abnormal_refs)):
+        if images is not None:
+            check_images(name, images, (4, 5), patch_size, channels)
+    if masks is not None:
+        if abnormal_refs is None:
+            raise ValueError("masks: expected abnormal_refs with them, got none")
+        check_reference_masks(masks, abnormal_refs)
+
+
+def check_reference_masks(masks: Tensor, abnormal_refs: Tensor) -> None:
+    """A mask (..., L2, H, W) for each abnormal reference (..., L2, 3, H, W), each with an anomalous pixel."""
+    expected = (*abnormal_refs.shape[:-3], *abnormal_refs.shape[-2:])
+    if not isinstance(masks, Tensor) or tuple(masks.shape) != expected:
+        got = tuple(masks.shape) if isinstance(masks, Tensor) else type(masks).__name__
+        raise ValueError(f"masks: expected one of its image's size for each abnormal reference, {expected}, got {got}")
+    if masks.is_floating_point():
+        check_finite("masks", masks)
+    empty = (masks != 0).flatten(-2).any(-1).logical_not().nonzero().tolist()
+    if empty:
+        raise ValueError(
+            f"masks: expected at least one anomalous (non-zero) pixel in each, got none in mask(s) "
+            f"{[index[0] if len(index) == 1 else tuple(index) for index in empty]}; "
+            "to have the defect found for you, give masks=None"
+        )
+
+
+def check_targets(query_masks: Tensor | None, labels: Tensor | None, query: Tensor) -> None:
+    """Query masks (B, H, W) and labels (B,) of 0 and 1, or neither."""
+    if query_masks is None and labels is None:
+        return
+    if query_masks is None or labels is None:
+        raise ValueError(
+            "expected both query_masks and labels, or neither, "
+            f"got {'no query_masks' if query_masks is None else 'no labels'}"
+        )
+    expected = (query.shape[0], *query.shape[-2:])
+    if tuple(query_masks.shape) != expected:
+        raise ValueError(f"query_masks: expected shape {expected}, got {tuple(query_masks.shape)}")
+    if tuple(labels.shape) != expected[:1]:
+        raise ValueError(f"labels: expected shape {expected[:1]}, got {tuple(labels.shape)}")
+    if not bool(((labels == 0) | (labels == 1)).all()):
+        raise ValueError(f"labels: expected 0 (normal) or 1 (anomalous), got {sorted(set(labels.tolist()))}")
+
+
+def check_counts(**groups: Sized | None) -> None:
+    """One set shared by the batch, or one a query: the groups that are there have one entry or agree."""
+    counts = {name: len(group) for name, group in groups.items() if group is not None}
+    if len(set(counts.values()) - {1}) > 1:
+        raise ValueError(f"expected references shared by the batch or one set for each query, got {counts}")

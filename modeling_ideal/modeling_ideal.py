@@ -1,0 +1,310 @@
+"""IDEAL, assembled: backbone, Normal Variation Eraser, Intrinsic Deviation Encoder, scoring, losses.
+
+As described in Algorithm 1 of "Beyond Normal References: Discriminative Few-Shot Anomaly Detection"
+(arXiv:2605.23231). B queries, R reference sets (B, or 1 shared by the batch), L1 normal and L2 abnormal
+references a set, h x w = N patches an image, C channels, M deviation vectors.
+"""
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedModel
+from transformers import initialization as init
+from transformers.utils import ModelOutput
+
+from .anomalous_patches import patch_masks, select_anomalous_patches
+from .backbone import build_backbone, freeze, load_backbone, load_backbone_config, patch_features
+from .configuration_ideal import IdealConfig
+from .input_checks import check_counts, check_images, check_references, check_targets
+from .intrinsic_deviation_encoder import IntrinsicDeviationEncoder
+from .losses import query_losses, reference_losses
+from .normal_variation_eraser import Deviations, erase_normal_variation, nearest_normals, unit
+from .references import IdealReferences, model_fingerprint
+from .scoring import deviation_alignment, image_scores, patch_scores, projection_cosine, upsample
+
+# What in the configuration changes encoded references, beside the backbone.
+ENCODING_FIELDS = ("num_neighbors", "num_components", "erase_strength", "residual_anchor")
+IMAGES_AT_ONCE = 8  # references through the backbone, so that memory does not grow with their number
+
+
+@dataclass
+class IdealOutput(ModelOutput):
+    """What IDEAL says of B queries.
+
+    Args:
+        loss: total training loss (Eq. 10); None unless query masks and labels are given.
+        losses: its parts before weighting: focal, dice, image, discriminability, orthogonality.
+        scores: (B,) image scores in [0, 1].
+        patch_scores: (B, h, w) patch scores in [0, 1].
+        anomaly_maps: (B, H, W) the same at the query's size, bilinear, not smoothed.
+        deviation_vectors: (B, M, C) intrinsic deviation vectors; None without abnormal references.
+    """
+
+    loss: Tensor | None = None
+    losses: dict[str, Tensor] | None = None
+    scores: Tensor | None = None
+    patch_scores: Tensor | None = None
+    anomaly_maps: Tensor | None = None
+    deviation_vectors: Tensor | None = None
+
+
+class IdealModel(PreTrainedModel):
+    """Few-shot anomaly detector that takes normal and abnormal references as context.
+
+    A new model is in evaluation mode; `train()` switches the encoder's dropout on, the backbone never changes.
+    """
+
+    config_class = IdealConfig
+    base_model_prefix = "ideal"
+    main_input_name = "query"
+    input_modalities = ("image",)
+    _supports_sdpa = True
+
+    def __init__(self, config: IdealConfig) -> None:
+        super().__init__(config)
+        config.check()
+        self.backbone = build_backbone(config.backbone_config)
+        self.deviation_encoder = IntrinsicDeviationEncoder(
+            config.hidden_size,
+            config.num_deviation_vectors,
+            config.num_attention_heads,
+            config.attention_dropout,
+            config.mlp_ratio,
+        )
+        self._known_fingerprint: tuple[Any, str] | None = None
+        freeze(self.backbone)
+        self.eval()
+        self.post_init()
+
+    @classmethod
+    def from_backbone(cls, name_or_folder: str, *, dtype: torch.dtype = torch.float32, **config: Any) -> "IdealModel":
+        """A new head on a pre-trained backbone from the Hub or a folder.
+
+        Args:
+            name_or_folder: for example `"facebook/dinov2-small"`.
+            dtype: of the weights.
+            config: fields of `IdealConfig`, or of the backbone's own configuration (`out_features=["stage9"]`,
+                `apply_layernorm=False`); a dictionary `backbone_config` of the latter does the same.
+        """
+        names = {field.name for field in fields(IdealConfig)}
+        ours = {name: config.pop(name) for name in list(config) if name in names}
+        overrides = {**ours.pop("backbone_config", {}), **config}
+        ours["backbone_config"] = load_backbone_config(name_or_folder, overrides)
+        model = cls(IdealConfig(**ours)).to(dtype)
+        model.backbone = load_backbone(name_or_folder, model.config.backbone_config, dtype)
+        freeze(model.backbone)
+        return model
+
+    @classmethod
+    def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
+        """As in transformers; loading weights thaws the backbone, so freeze it again."""
+        loaded = super().from_pretrained(*args, **kwargs)
+        freeze((loaded[0] if isinstance(loaded, tuple) else loaded).backbone)
+        return loaded
+
+    def train(self, mode: bool = True) -> "IdealModel":
+        """Training mode for the encoder alone."""
+        super().train(mode)
+        self.backbone.eval()
+        return self
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Linear layers start from a truncated normal, as in the released implementation."""
+        if isinstance(module, nn.Linear):
+            init.trunc_normal_(module.weight, mean=0.0, std=0.01, a=-0.03, b=0.03)
+            init.zeros_(module.bias)
+        elif isinstance(module, nn.LayerNorm):
+            init.ones_(module.weight)
+            init.zeros_(module.bias)
+        elif isinstance(module, nn.Embedding):
+            init.normal_(module.weight)
+
+    def forward(
+        self,
+        query: Tensor,
+        normal_refs: Tensor | None = None,
+        abnormal_refs: Tensor | None = None,
+        masks: Tensor | None = None,
+        references: IdealReferences | None = None,
+        query_masks: Tensor | None = None,
+        labels: Tensor | None = None,
+    ) -> IdealOutput:
+        """Score queries against their references: images, or a set encoded before.
+
+        Args:
+            query: (B, 3, H, W).
+            normal_refs: (L1, 3, H, W) shared by the batch, or (B, L1, 3, H, W); may be None.
+            abnormal_refs: (L2, 3, H, W) or (B, L2, 3, H, W); may be None, but not both.
+            masks: (L2, H, W) or (B, L2, H, W), non-zero where an abnormal reference is anomalous; without them
+                the model marks the patches that deviate most.
+            references: from `encode_references`, instead of the three above.
+            query_masks: (B, H, W), non-zero where anomalous; with `labels`, for the loss.
+            labels: (B,) 0 or 1.
+        """
+        check_images("query", query, (4,), self.config.patch_size, self.config.num_channels)
+        check_targets(query_masks, labels, query)
+        if references is None:
+            references = self._encode(normal_refs, abnormal_refs, masks)
+        elif normal_refs is not None or abnormal_refs is not None or masks is not None:
+            raise ValueError("expected encoded references or reference images, got both")
+        elif references.fingerprint != self.fingerprint:
+            raise ValueError(
+                f"references: expected a set encoded by this model ({self.fingerprint[:12]}), got one encoded by "
+                f"another backbone, head or configuration ({references.fingerprint[:12] or 'none'}); encode it again"
+            )
+        size = (query.shape[-2], query.shape[-1])
+        return self.score_features(self.extract_features(query), references, size, query_masks, labels)
+
+    @torch.no_grad()
+    def encode_references(
+        self,
+        normal_refs: Tensor | None = None,
+        abnormal_refs: Tensor | None = None,
+        masks: Tensor | None = None,
+    ) -> IdealReferences:
+        """Encode a reference set once a product; shapes as in `forward`."""
+        references = self._encode(normal_refs, abnormal_refs, masks)
+        references.fingerprint = self.fingerprint
+        return references
+
+    def extract_features(self, pixels: Tensor) -> Tensor:
+        """Patch features (B, h, w, C) in float32 of images (B, 3, H, W), without gradient."""
+        return patch_features(self.backbone, pixels.to(self.device), self.config.patch_size)
+
+    def encode_features(
+        self, normal: Tensor | None, abnormal: Tensor | None, marked: Tensor | None
+    ) -> IdealReferences:
+        """Encode reference sets from patch features, as training does with cached ones.
+
+        Args:
+            normal: (R or 1, L1, h, w, C) or None.
+            abnormal: (R or 1, L2, h, w, C) or None.
+            marked: patch masks like `abnormal` without C, bool, or None to mark the patches that deviate most.
+        """
+        check_counts(normal=normal, abnormal=abnormal)
+        indices = range(max(len(group) for group in (normal, abnormal) if group is not None))
+        num_normal = 0 if normal is None else normal.shape[1]
+        banks = [] if normal is None else [_pick(normal, index).flatten(0, 2) for index in indices]  # (Q, C) each
+        if abnormal is None:
+            return IdealReferences(banks, num_normal=num_normal)
+        with self._full_precision():
+            sets = [
+                select_anomalous_patches(
+                    banks[index] if banks else None, _pick(abnormal, index), _pick(marked, index), self._erase
+                )
+                for index in indices
+            ]
+            features = pad_sequence([part.features for part in sets], batch_first=True)  # (R, A, C)
+            positions = pad_sequence([part.positions for part in sets], batch_first=True)
+            deviations = pad_sequence([part.deviations for part in sets], batch_first=True)
+            lengths = torch.tensor([len(part.features) for part in sets], device=features.device)
+            valid = torch.arange(features.shape[1], device=features.device) < lengths[:, None]  # (R, A)
+            vectors = self.deviation_encoder(features, positions, deviations, valid)
+        return IdealReferences(
+            normal_features=[part.normals for part in sets],
+            deviation_vectors=vectors,
+            abnormal_deviations=[part.deviations for part in sets],
+            num_normal=num_normal,
+            num_abnormal=abnormal.shape[1],
+            mask_source="estimated" if marked is None else "given",
+        )
+
+    def score_features(
+        self,
+        query: Tensor,
+        references: IdealReferences,
+        size: tuple[int, int],
+        query_masks: Tensor | None = None,
+        labels: Tensor | None = None,
+    ) -> IdealOutput:
+        """Score patch features (B, h, w, C) of images of `size` (H, W); targets as in `forward`."""
+        check_counts(queries=query, references=references)
+        if references.normal_features[0].device != query.device:
+            references = references.to(query.device)
+        patches, vectors, alignment, similarities = query.flatten(1, 2), references.deviation_vectors, None, None
+        with self._full_precision():
+            deviations = [self._query_deviations(image, references, index) for index, image in enumerate(patches)]
+            nearest = torch.stack([part.nearest_cosine for part in deviations])  # (B, N)
+            if vectors is not None:
+                vectors = vectors.expand(len(query), -1, -1)  # (B, M, C)
+                denoised = torch.stack([part.denoised for part in deviations])  # (B, N, C)
+                cosine = projection_cosine(denoised, vectors, patches)
+                alignment = deviation_alignment(cosine, self.config.alignment)
+                if self.config.loss_form == "two_channel":
+                    similarities = torch.stack([(1 + nearest) / 2, alignment], 1).unflatten(2, query.shape[1:3])
+            scores = patch_scores(nearest, alignment).unflatten(1, query.shape[1:3])  # (B, h, w)
+            image = image_scores(scores, self.config.top_fraction)  # (B,)
+            maps = upsample(scores, size)  # (B, H, W)
+            losses, loss = None, None
+            if query_masks is not None and labels is not None:
+                masks, labels = query_masks.to(query.device), labels.to(query.device)
+                losses = query_losses(maps, image, masks, labels, similarities)
+                if references.deviation_vectors is not None:
+                    losses |= reference_losses(references.abnormal_deviations, references.deviation_vectors)
+                weights = {name: getattr(self.config, f"{name}_weight", 1.0) for name in losses}
+                loss = torch.stack([weights[name] * part for name, part in losses.items()]).sum()
+        return IdealOutput(loss, losses, image, scores, maps, vectors)
+
+    @property
+    def fingerprint(self) -> str:
+        """Says which model encoded a reference set; hashed again only when weights or settings have changed."""
+        state = [(parameter.data_ptr(), parameter._version) for parameter in self.parameters()]
+        settings = [getattr(self.config, name) for name in ENCODING_FIELDS]
+        if self._known_fingerprint is None or self._known_fingerprint[0] != (state, settings):
+            value = model_fingerprint(settings, self.config.backbone_config.to_dict(), self.named_parameters())
+            self._known_fingerprint = ((state, settings), value)
+        return self._known_fingerprint[1]
+
+    def _encode(
+        self, normal_refs: Tensor | None, abnormal_refs: Tensor | None, masks: Tensor | None
+    ) -> IdealReferences:
+        """Reference images to a reference set, with gradients to the encoder."""
+        check_references(normal_refs, abnormal_refs, masks, self.config.patch_size, self.config.num_channels)
+        marked = None
+        if masks is not None:
+            masks = masks.to(self.device) if masks.ndim == 4 else masks.to(self.device)[None]  # (R, L2, H, W)
+            marked = patch_masks(masks, self.config.patch_size)
+        return self.encode_features(
+            self._reference_features(normal_refs), self._reference_features(abnormal_refs), marked
+        )
+
+    def _reference_features(self, images: Tensor | None) -> Tensor | None:
+        """(L, 3, H, W) or (B, L, 3, H, W) to (1 or B, L, h, w, C)."""
+        if images is None:
+            return None
+        images = images if images.ndim == 5 else images[None]
+        parts = [self.extract_features(part) for part in images.flatten(0, 1).split(IMAGES_AT_ONCE)]
+        return torch.cat(parts).unflatten(0, images.shape[:2])
+
+    def _query_deviations(self, patches: Tensor, references: IdealReferences, index: int) -> Deviations:
+        """Of the patches (N, C) of one query: scores cannot depend on the batch, and memory stays bounded."""
+        normals = _pick(references.normal_features, index)
+        directions = _pick(references.normal_directions, index)
+        if references.deviation_vectors is None:  # normal matching alone
+            return Deviations(patches, patches, nearest_normals(unit(patches), directions, 1)[0][:, 0])
+        return self._erase(patches, normals, directions)
+
+    def _erase(self, patches: Tensor, normals: Tensor, directions: Tensor) -> Deviations:
+        """The Normal Variation Eraser with this model's settings."""
+        config = self.config
+        return erase_normal_variation(
+            patches,
+            normals,
+            directions,
+            config.num_neighbors,
+            config.num_components,
+            config.erase_strength,
+            config.residual_anchor,
+        )
+
+    def _full_precision(self) -> torch.autocast:
+        """Everything after the backbone runs in float32: it is cheap, and eigenvectors need the digits."""
+        return torch.autocast(self.device.type, enabled=False)
+
+
+def _pick(sets: Any, index: int) -> Any:
+    """The set of query `index`: its own, or the one that all share; None if there are none."""
+    return sets if sets is None else sets[index if len(sets) > 1 else 0]

@@ -1,0 +1,184 @@
+"""Normal Variation Eraser (NVE): Eq. 1-4. Pure functions, no weights.
+
+Each target patch is compared with its k nearest normal patches. What separates it from normality is its
+residual (Eq. 1); what normal patches do among themselves around it spans a small subspace (Eq. 3); the part of
+the residual inside that subspace is erased (Eq. 4).
+
+The principal directions are never formed. With X (k x C) the centred neighbours and X X^T = V L V^T,
+
+    U U^T res = X^T V_r L_r^-1 V_r^T X res = sum_j s_j n_j,
+
+so k weights a patch say everything, they come from k x k algebra, and one weighted sum of rows of the normal
+features applies them. Work goes through fixed-size chunks: memory does not grow with the number of references.
+"""
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+MAX_SIMILARITIES = 2**22  # of one chunk of patches against all normal patches: 16 MB
+MAX_NEIGHBORS = 2**12  # gathered at a time: 6 MB with 384 channels
+GROUPS = 8  # see top_similarities
+
+# A direction of normal variation is real only if its variance stands out from rounding: against the largest
+# one of the neighbourhood, and against the squared size of the features themselves.
+RELATIVE_VARIANCE = 1e-5
+ABSOLUTE_VARIANCE = 1e-10
+
+
+class Deviations(NamedTuple):
+    """How P patches depart from normality."""
+
+    residual: Tensor  # (P, C), Eq. 1
+    denoised: Tensor  # (P, C), Eq. 4
+    nearest_cosine: Tensor  # (P,), cosine to the nearest normal patch
+
+
+def unit(vectors: Tensor) -> Tensor:
+    """Vectors (..., C) at length 1; a zero vector stays zero, so that its cosine with anything is 0."""
+    return F.normalize(vectors, dim=-1)
+
+
+@torch.no_grad()
+def erase_normal_variation(
+    targets: Tensor,
+    normals: Tensor,
+    normal_directions: Tensor,
+    num_neighbors: int,
+    num_components: int,
+    erase_strength: float,
+    residual_anchor: str,
+) -> Deviations:
+    """Residual and denoised deviations of target patches.
+
+    Args:
+        targets: (P, C) patch features of a query or of abnormal references.
+        normals: (Q, C) patch features of the normal references.
+        normal_directions: (Q, C) the same at length 1; kept with a reference set.
+        num_neighbors: k; clamped to Q.
+        num_components: r; clamped to k - 1.
+        erase_strength: alpha; 0 leaves the residual as it is.
+        residual_anchor: `"nearest"` (the paper) or `"centroid"`. Differs from the paper: the centroid of the k
+            neighbours weighted by softmax(cosine) is also the centre of the local PCA, weighted alike, because
+            the released implementation does it so.
+    """
+    cosines, neighbors = nearest_normals(unit(targets), normal_directions, num_neighbors)  # (P, k) both
+    residual = targets - normals.index_select(0, neighbors[:, 0])
+    inner, overlap = _local_geometry(residual, normals, neighbors)
+    if residual_anchor == "centroid":
+        weights = cosines.softmax(-1)
+        residual = targets - _weighted_sum(normals, neighbors, weights)
+        overlap = overlap - (inner @ weights[..., None])[..., 0]
+    else:
+        weights = torch.full_like(cosines, 1 / cosines.shape[1])
+    negligible = ABSOLUTE_VARIANCE * torch.linalg.vector_norm(targets, dim=-1).square()
+    erased = _subspace_weights(inner, overlap, weights, num_components, negligible)
+    denoised = residual - erase_strength * _weighted_sum(normals, neighbors, erased)  # Eq. 4
+    return Deviations(residual, denoised, cosines[:, 0])
+
+
+def nearest_normals(directions: Tensor, normal_directions: Tensor, num_neighbors: int) -> tuple[Tensor, Tensor]:
+    """Cosines (P, k) and indices (P, k) of the k nearest normal patches, nearest first (Eq. 2)."""
+    num_neighbors = min(num_neighbors, len(normal_directions))
+    chunk = max(1, MAX_SIMILARITIES // len(normal_directions))
+    found = [top_similarities(part @ normal_directions.T, num_neighbors) for part in directions.split(chunk)]
+    cosines, neighbors = zip(*found, strict=True)
+    return torch.cat(cosines).clamp_(-1, 1), torch.cat(neighbors)
+
+
+def top_similarities(similarities: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest of each row (P, Q) and where they are, largest first.
+
+    A sort-free first pass halves the time: columns are put into groups of `GROUPS`, and the largest values of
+    a row lie in the groups with the largest maxima.
+    """
+    rows, columns = similarities.shape
+    if columns % GROUPS or columns // GROUPS < count:
+        return similarities.topk(count)
+    grouped = similarities.view(rows, GROUPS, -1)  # column = group + member * (Q / GROUPS)
+    groups = grouped.amax(1).topk(count, sorted=False).indices  # (P, count)
+    candidates = grouped.gather(2, groups[:, None].expand(-1, GROUPS, -1)).flatten(1)  # (P, GROUPS * count)
+    values, places = candidates.topk(count)
+    return values, groups.gather(1, places % count) + places // count * grouped.shape[2]
+
+
+def _weighted_sum(normals: Tensor, neighbors: Tensor, weights: Tensor) -> Tensor:
+    """sum_j weights_j n_j of each patch: (P, k) indices and weights to (P, C)."""
+    return F.embedding_bag(neighbors, normals, per_sample_weights=weights, mode="sum")
+
+
+def _local_geometry(residual: Tensor, normals: Tensor, neighbors: Tensor) -> tuple[Tensor, Tensor]:
+    """Inner products in each neighbourhood, with its nearest normal patch as the origin.
+
+    That origin keeps the digits: neighbours are close to each other and far from zero.
+
+    Args:
+        residual: (P, C) from the nearest normal patch.
+        normals: (Q, C).
+        neighbors: (P, k).
+
+    Returns:
+        (P, k, k) among the neighbours and (P, k) between the neighbours and the residual.
+    """
+    count, num_neighbors = neighbors.shape
+    inner = residual.new_empty(count, num_neighbors, num_neighbors)
+    overlap = residual.new_empty(count, num_neighbors)
+    chunk = max(1, MAX_NEIGHBORS // num_neighbors)
+    for start in range(0, count, chunk):
+        rows = slice(start, start + chunk)
+        differences = normals.index_select(0, neighbors[rows].flatten()).view(-1, num_neighbors, normals.shape[1])
+        differences -= differences[:, :1].clone()
+        inner[rows] = differences @ differences.mT
+        overlap[rows] = (differences @ residual[rows, :, None])[..., 0]
+    return inner, overlap
+
+
+def _subspace_weights(
+    inner: Tensor, overlap: Tensor, weights: Tensor, num_components: int, negligible: Tensor
+) -> Tensor:
+    """The weights (P, k) of the neighbours in U U^T res.
+
+    Directions without variance (a plain background, the same reference twice) are dropped, never divided by.
+
+    Args:
+        inner: (P, k, k) inner products of the neighbours, about any origin.
+        overlap: (P, k) of the neighbours and the residual, about the same origin.
+        weights: (P, k) of the neighbours in their mean and covariance.
+        num_components: r.
+        negligible: (P,) variance that is mere rounding.
+    """
+    num_components = min(num_components, inner.shape[-1] - 1)
+    if num_components == 0:  # a single normal patch has no variation
+        return torch.zeros_like(overlap)
+    roots = weights.sqrt()
+    centre = inner @ weights[..., None]  # (P, k, 1) inner products with the mean
+    gram = inner - centre - centre.mT + weights[:, None] @ centre
+    gram = gram * roots[..., None] * roots[:, None]  # X X^T, X the centred neighbours times their roots
+    overlap = (overlap - (overlap * weights).sum(-1, keepdim=True)) * roots  # X res
+    values, vectors = symmetric_eigen(gram)  # ascending
+    values, vectors = values[:, -num_components:], vectors[..., -num_components:]  # (P, r), (P, k, r)
+    real = values > torch.maximum(RELATIVE_VARIANCE * values[:, -1:], negligible[:, None])
+    inverse = torch.where(real, 1 / values.where(real, 1.0), 0.0)
+    sums = (vectors @ (inverse[..., None] * (vectors.mT @ overlap[..., None])))[..., 0] * roots
+    return sums - weights * sums.sum(-1, keepdim=True)  # of the neighbours themselves, not of X
+
+
+def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """`torch.linalg.eigh` of (P, k, k); on a CPU LAPACK takes one matrix after the other, so share them out."""
+    workers = torch.get_num_threads()
+    if matrices.device.type != "cpu" or workers == 1 or len(matrices) < 32 * workers:
+        return torch.linalg.eigh(matrices)
+    parts = _thread_pool(os.getpid(), workers).map(torch.linalg.eigh, matrices.chunk(workers))
+    values, vectors = zip(*parts, strict=True)
+    return torch.cat(values), torch.cat(vectors)
+
+
+@cache
+def _thread_pool(process_id: int, workers: int) -> ThreadPoolExecutor:
+    """One pool a process: a forked child has none of its parent's threads."""
+    return ThreadPoolExecutor(workers, thread_name_prefix="ideal-eigen")

@@ -1,0 +1,128 @@
+"""What is kept of a reference set: encoded once a product, saved and loaded as safetensors."""
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+FORMAT = "ideal-references-1"
+# Where a model was loaded from and how it is stored does not change what it computes.
+INCIDENTAL = ("_name_or_path", "architectures", "dtype", "transformers_version")
+
+
+@dataclass
+class IdealReferences:
+    """R encoded reference sets: one for each query of a batch, or a single one shared by any batch.
+
+    Args:
+        normal_features: R tensors (Q_r, C), patch features of the normal references.
+        deviation_vectors: (R, M, C) intrinsic deviation vectors; None without abnormal references.
+        abnormal_deviations: R tensors (A_r, C), denoised deviations of the anomalous patches; or none.
+        num_normal: normal references a set.
+        num_abnormal: abnormal references a set.
+        mask_source: whether the defects were marked (`"given"`), found by the model (`"estimated"`), or there
+            are no abnormal references (`"none"`).
+        fingerprint: of the model that encoded them; empty while they stay inside one call.
+    """
+
+    normal_features: list[Tensor]
+    deviation_vectors: Tensor | None = None
+    abnormal_deviations: list[Tensor] = field(default_factory=list)
+    num_normal: int = 0
+    num_abnormal: int = 0
+    mask_source: str = "none"
+    fingerprint: str = ""
+    normal_directions: list[Tensor] = field(init=False, repr=False)  # R tensors (Q_r, C) at length 1
+
+    def __post_init__(self) -> None:
+        self.normal_directions = [F.normalize(features, dim=-1) for features in self.normal_features]
+
+    def __len__(self) -> int:
+        """The number R of reference sets."""
+        return len(self.normal_features)
+
+    def __repr__(self) -> str:
+        marks = {"given": ", defects marked", "estimated": ", defects estimated", "none": ""}[self.mask_source]
+        return (
+            f"IdealReferences({len(self)} set(s) of {self.num_normal} normal and {self.num_abnormal} abnormal"
+            f"{marks}; {sum(map(len, self.normal_features))} normal patches; model {self.fingerprint[:12]})"
+        )
+
+    def to(self, device: torch.device | str) -> "IdealReferences":
+        """The same references on another device."""
+        return replace(
+            self,
+            normal_features=[features.to(device) for features in self.normal_features],
+            deviation_vectors=None if self.deviation_vectors is None else self.deviation_vectors.to(device),
+            abnormal_deviations=[deviations.to(device) for deviations in self.abnormal_deviations],
+        )
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write one safetensors file, whole or not at all."""
+        path = Path(path)
+        tensors = {f"normal_features.{index}": value for index, value in enumerate(self.normal_features)}
+        if self.deviation_vectors is not None:
+            tensors["deviation_vectors"] = self.deviation_vectors
+        for index, value in enumerate(self.abnormal_deviations):
+            tensors[f"abnormal_deviations.{index}"] = value
+        header = {
+            "num_sets": len(self),
+            "num_normal": self.num_normal,
+            "num_abnormal": self.num_abnormal,
+            "mask_source": self.mask_source,
+            "fingerprint": self.fingerprint,
+        }
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        try:
+            save_file(
+                {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
+                temporary,
+                metadata={"format": FORMAT, "header": json.dumps(header)},
+            )
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "IdealReferences":
+        """Read what `save` wrote; that it fits the model is checked when the model uses it."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except SafetensorError as error:
+            raise ValueError(f"expected a safetensors file of IDEAL references, got {str(path)!r}: {error}") from error
+        if metadata.get("format") != FORMAT:
+            raise ValueError(
+                f"expected a file of IDEAL references ({FORMAT}), "
+                f"got {str(path)!r} of format {metadata.get('format')!r}"
+            )
+        header = json.loads(metadata["header"])
+        sets = range(header.pop("num_sets"))
+        vectors = tensors.get("deviation_vectors")
+        return cls(
+            normal_features=[tensors[f"normal_features.{index}"] for index in sets],
+            deviation_vectors=vectors,
+            abnormal_deviations=[] if vectors is None else [tensors[f"abnormal_deviations.{index}"] for index in sets],
+            **header,
+        )
+
+
+def model_fingerprint(
+    settings: Sequence, backbone_config: Mapping, named_parameters: Iterable[tuple[str, Tensor]]
+) -> str:
+    """SHA-256 of what a model computes with: two models with the same one encode references alike."""
+    backbone = {name: value for name, value in backbone_config.items() if name not in INCIDENTAL}
+    digest = hashlib.sha256(json.dumps([list(settings), backbone], sort_keys=True, default=str).encode())
+    for name, tensor in named_parameters:
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,0 +1,69 @@
+"""Anomaly scoring with projection: Eq. 8-9. Pure functions."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+# A deviation this small against its feature (squared lengths) is rounding, and its direction means nothing.
+NEGLIGIBLE_DEVIATION = 1e-8
+
+
+def cosine_distance(cosine: Tensor) -> Tensor:
+    """d_cos in [0, 1]."""
+    return (1 - cosine) / 2
+
+
+def projection_cosine(deviations: Tensor, vectors: Tensor, features: Tensor) -> Tensor:
+    """Cosine between each deviation and its projection on the intrinsic deviation vectors (Eq. 8).
+
+    The projection sum_m <f, t_m> / <t_m, t_m> t_m is never formed: with c_m = <f, t_m> / |t_m| and G the inner
+    products of the unit vectors, <f, proj> = c . c and |proj|^2 = c G c.
+
+    Args:
+        deviations: (B, N, C) denoised deviations.
+        vectors: (B or 1, M, C) intrinsic deviation vectors.
+        features: (B, N, C) the patches they belong to, which say what size is negligible.
+
+    Returns:
+        (B, N), in [0, 1]; 0 for a deviation that vanishes.
+    """
+    units = F.normalize(vectors, dim=-1)
+    coefficients = deviations @ units.mT  # (B, N, M)
+    inner = coefficients.square().sum(-1)
+    projected = ((coefficients @ (units @ units.mT)) * coefficients).sum(-1)
+    length = torch.linalg.vector_norm(deviations, dim=-1).square()
+    negligible = NEGLIGIBLE_DEVIATION * torch.linalg.vector_norm(features, dim=-1).square()
+    tiny = torch.finfo(length.dtype).tiny
+    cosine = inner * (length * projected).clamp_min(tiny).rsqrt()
+    # Differs from the paper: fades to 0 where the deviation is mere rounding, or a query that equals a
+    # reference would be scored by noise. The factor is within 1e-6 of 1 for deviations over a tenth of a feature.
+    return cosine.clamp(0, 1) * (length / (length + negligible + tiny))
+
+
+def deviation_alignment(cosine: Tensor, alignment: str) -> Tensor:
+    """How much of a deviation survives projection, in [0, 1].
+
+    `"cosine"` is 1 - d_cos (Eq. 9). Differs from the paper: `"euclidean"` is 1 - ||a - b|| / 2 of the unit
+    vectors, because the released implementation does it so.
+    """
+    if alignment == "euclidean":
+        return 1 - (cosine_distance(cosine).clamp_min(torch.finfo(cosine.dtype).eps)).sqrt()
+    return 1 - cosine_distance(cosine)
+
+
+def patch_scores(nearest_cosine: Tensor, alignment: Tensor | None) -> Tensor:
+    """Patch scores A in [0, 1] (Eq. 9), any shape. Without abnormal references: normal matching alone."""
+    matching = cosine_distance(nearest_cosine)
+    return matching if alignment is None else (alignment + matching) / 2
+
+
+def image_scores(scores: Tensor, top_fraction: float) -> Tensor:
+    """Mean of the highest patch scores (B, h, w) of each image, at least one: (B,)."""
+    flat = scores.flatten(1)
+    count = max(1, int(flat.shape[1] * top_fraction))
+    return flat.topk(count, dim=1).values.mean(1)
+
+
+def upsample(maps: Tensor, size: tuple[int, int]) -> Tensor:
+    """Patch maps (B, h, w) to pixels (B, H, W), bilinear."""
+    return F.interpolate(maps[:, None], size=size, mode="bilinear", align_corners=False)[:, 0]

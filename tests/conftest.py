@@ -1,0 +1,88 @@
+"""Tiny random models and pictures; real data only where the environment names it."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from transformers import AutoConfig
+
+from modeling_ideal import IdealConfig, IdealModel
+
+PATCH = 4
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+def tiny_config(**changes):
+    """A model of a few thousand weights: DINOv2 with 4-pixel patches and 16 channels."""
+    backbone = AutoConfig.for_model(
+        "dinov2",
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        patch_size=PATCH,
+        image_size=8 * PATCH,
+        out_features=["stage2"],
+    )
+    defaults = {
+        "backbone_config": backbone,
+        "image_size": 8 * PATCH,
+        "num_deviation_vectors": 5,
+        "num_attention_heads": 4,
+        "top_fraction": 0.1,
+    }
+    return IdealConfig(**{**defaults, **changes})
+
+
+def tiny_model(seed=0, **changes):
+    """A tiny model whose encoder answers to its references: freshly initialised ones hardly do."""
+    torch.manual_seed(seed)
+    model = IdealModel(tiny_config(**changes))
+    with torch.no_grad():
+        for parameter in model.deviation_encoder.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return model
+
+
+def random_images(*shape, seed=0, size=(8 * PATCH, 8 * PATCH)):
+    """Normalised random images (*shape, 3, H, W)."""
+    return torch.randn(*shape, 3, *size, generator=torch.Generator().manual_seed(seed))
+
+
+def random_masks(*shape, size=(8 * PATCH, 8 * PATCH)):
+    """Masks (*shape, H, W) with a block of anomalous pixels each."""
+    masks = torch.zeros(*shape, *size)
+    masks[..., size[0] // 4 : size[0] // 2, : max(1, size[1] // 3)] = 1
+    return masks
+
+
+@pytest.fixture
+def model():
+    return tiny_model()
+
+
+@pytest.fixture
+def picture():
+    """A colour picture, wider than high."""
+    values = np.random.default_rng(0).integers(0, 256, (30, 40, 3), dtype=np.uint8)
+    return Image.fromarray(values)
+
+
+@pytest.fixture(scope="session")
+def real_backbone():
+    """The folder of a real pre-trained ViT-S/14."""
+    folder = Path(os.environ.get("IDEAL_BACKBONE", SHARED / "weights" / "dinov2-vits14-saliency"))
+    if not folder.is_dir():
+        pytest.skip(f"no pre-trained backbone at IDEAL_BACKBONE ({folder.name})")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def real_data():
+    """The folder of the real photographs."""
+    folder = Path(os.environ.get("IDEAL_DATA", SHARED / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"no photographs at IDEAL_DATA ({folder.name})")
+    return folder
