@@ -17,6 +17,7 @@ MaskInput: TypeAlias = ImageInput | Sequence[float] | Sequence[Sequence[float]]
 
 SIXTEEN_BIT_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 UNIT_MARGIN = 1e-3  # interpolation overshoots a little; more than that is another scale
+EIGHT_BIT_MARGIN = 1e-3  # of a grey level: float32 rounding
 
 
 def is_image(value: object) -> bool:
@@ -114,13 +115,13 @@ def _channels_last(array: np.ndarray, name: str, first: bool) -> np.ndarray:
 
 
 def _scale(array: np.ndarray, name: str) -> np.ndarray:
-    """Any number type to uint8, or float32 in 0..1."""
+    """Any number type to uint8, or to float32 in 0..1 where that would lose something."""
     if array.dtype == np.uint8:
         return array
     if array.dtype == np.bool_:
         return array.astype(np.uint8) * 255
     if array.dtype == np.uint16:
-        return array.astype(np.float32) / 65535
+        return _eight_bits_if_exact(array.astype(np.float32) / 65535)
     low, high = float(array.min()), float(array.max())
     if not (np.isfinite(low) and np.isfinite(high)):
         raise ValueError(f"{name}: expected finite values, got NaN or infinity")
@@ -134,7 +135,13 @@ def _scale(array: np.ndarray, name: str) -> np.ndarray:
             "images are normalised by the processor, not before it"
         )
     scaled = array.astype(np.float32) / (255 if high > 1 + UNIT_MARGIN else 1)
-    return scaled.clip(0, 1)
+    return _eight_bits_if_exact(scaled.clip(0, 1))
+
+
+def _eight_bits_if_exact(array: np.ndarray) -> np.ndarray:
+    """An 8-bit picture that came as floats is that picture, and scores the same to the last digit."""
+    eight_bits = np.rint(array * 255)
+    return eight_bits.astype(np.uint8) if np.abs(array * 255 - eight_bits).max(initial=0) < EIGHT_BIT_MARGIN else array
 
 
 def _to_rgb(array: np.ndarray, name: str) -> np.ndarray:

@@ -74,7 +74,9 @@ def gelu(x):
 def deviation_vectors(weights, features, places, deviations, num_heads, scale=2.4):
     """Eq. 5-6: T* from the anomalous patches; `weights` is the encoder's state as arrays."""
     factor = scale / np.sqrt(np.mean(features**2))
-    keys = [weights["key.weight"] @ (f * factor + p) + weights["key.bias"] for f, p in zip(features, places, strict=True)]
+    keys = [
+        weights["key.weight"] @ (f * factor + p) + weights["key.bias"] for f, p in zip(features, places, strict=True)
+    ]
     values = [weights["value.weight"] @ (d * factor) + weights["value.bias"] for d in deviations]
     result = []
     for vector in weights["vectors.weight"]:

@@ -1,0 +1,82 @@
+"""Patch features of every kind of ViT backbone: the right tokens, any grid, any patch size."""
+
+import pytest
+import torch
+from transformers import AutoConfig
+
+from modeling_ideal import IdealConfig, IdealModel
+
+COMMON = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
+BACKBONES = {
+    "dinov2": {"patch_size": 14, "image_size": 56, "out_features": ["stage2"]},
+    "dinov2 giant": {"model_type": "dinov2", "patch_size": 14, "image_size": 56, "use_swiglu_ffn": True},
+    "dinov2_with_registers": {"patch_size": 14, "image_size": 56, "num_register_tokens": 4},
+    "dinov3_vit": {"patch_size": 16, "image_size": 64, "num_register_tokens": 4},
+    "vit": {"patch_size": 8, "image_size": 32},
+    "deit": {"patch_size": 8, "image_size": 32},
+    "pixio": {"patch_size": 16, "image_size": 64},
+}
+
+
+def build(name):
+    values = {"model_type": name, **COMMON, **BACKBONES[name]}
+    config = AutoConfig.for_model(values.pop("model_type"), **values)
+    torch.manual_seed(0)
+    patch = config.patch_size
+    return IdealModel(IdealConfig(backbone_config=config, image_size=4 * patch, num_attention_heads=4)), patch
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_features_are_the_patch_tokens(name):
+    model, patch = build(name)
+    images = torch.randn(2, 3, 3 * patch, 5 * patch)
+    features = model.extract_features(images)
+    assert features.shape == (2, 3, 5, 16)
+    assert features.dtype == torch.float32
+    assert not features.requires_grad
+    options = {} if hasattr(model.backbone.config, "stage_names") else {"interpolate_pos_encoding": True}
+    with torch.no_grad():
+        hidden = model.backbone(images, output_hidden_states=True, **options).hidden_states
+    stage = 2 if name == "dinov2" else 3
+    norm = getattr(model.backbone, "layernorm", None) or getattr(model.backbone, "norm", None)
+    tokens = hidden[stage][:, -15:]  # class and register tokens come first
+    expected = norm(tokens) if norm is not None else tokens
+    torch.testing.assert_close(features.flatten(1, 2), expected.detach(), atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_a_patch_feature_belongs_to_its_place(name):
+    """A change in one corner moves the feature of that corner most."""
+    model, patch = build(name)
+    images = torch.randn(1, 3, 3 * patch, 5 * patch)
+    changed = images.clone()
+    changed[..., 2 * patch :, 4 * patch :] = 5.0
+    moved = (model.extract_features(changed) - model.extract_features(images)).norm(dim=-1)[0]
+    assert moved.argmax() == 2 * 5 + 4
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_every_backbone_scores_and_survives_saving(name, tmp_path):
+    model, patch = build(name)
+    query, normal, abnormal = torch.randn(3, 1, 3, 3 * patch, 5 * patch)
+    masks = torch.zeros(1, 3 * patch, 5 * patch)
+    masks[:, :patch, :patch] = 1
+    out = model(query, normal, abnormal, masks)
+    assert out.patch_scores.shape == (1, 3, 5)
+    model.save_pretrained(tmp_path)
+    loaded, info = IdealModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info.values()), info
+    assert torch.equal(loaded(query, normal, abnormal, masks).patch_scores, out.patch_scores)
+
+
+def test_a_plain_vit_loads_its_pretrained_weights(tmp_path):
+    model, _ = build("vit")
+    model.backbone.save_pretrained(tmp_path)
+    loaded = IdealModel.from_backbone(tmp_path, image_size=32, num_attention_heads=4)
+    images = torch.randn(1, 3, 24, 40)
+    assert torch.equal(loaded.extract_features(images), model.extract_features(images))
+
+
+def test_the_config_is_not_shared_with_the_backbone():
+    model, _ = build("dinov2")
+    assert model.backbone.config is not model.config.backbone_config
