@@ -292,6 +292,9 @@ def test_half_precision_weights(model, episode):
 
 def test_inference_mode(model, episode):
     with torch.inference_mode():
+        born_inside = tiny_model()
+        references = born_inside.encode_references(episode["normal_refs"])
+        assert born_inside(episode["query"], references=references).scores.shape == (3,)
         references = model.encode_references(episode["normal_refs"], episode["abnormal_refs"], episode["masks"])
         inside = model(episode["query"], references=references)
     assert_same(inside, model(**episode))
