@@ -165,8 +165,12 @@ class IdealModel(PreTrainedModel):
         abnormal_refs: Tensor | None = None,
         masks: Tensor | None = None,
     ) -> IdealReferences:
-        """Encode a reference set once a product; shapes as in `forward`."""
-        references = self._encode(normal_refs, abnormal_refs, masks)
+        """Encode a reference set once a product, without dropout in any mode; shapes as in `forward`."""
+        training = self.training
+        try:
+            references = self.eval()._encode(normal_refs, abnormal_refs, masks)
+        finally:
+            self.train(training)
         references.fingerprint = self.fingerprint
         return references
 
