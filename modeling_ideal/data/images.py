@@ -61,7 +61,7 @@ def binary_mask(mask: Image.Image) -> np.ndarray:
     """(height, width) of bool, True where the mask is not zero.
 
     Palette images count by index, as segmentation masks are stored; of colours any channel counts; what is
-    fully transparent does not. JPEG is lossy and its zeros only near zero, so there half of white is the limit.
+    fully transparent does not. JPEG is lossy and its zeros only near zero: there half of white is the limit.
     """
     pixels = np.atleast_3d(np.asarray(mask))
     above = pixels > (127 if mask.format in _LOSSY_FORMATS else 0)
@@ -92,7 +92,7 @@ def png_bytes(image: Image.Image) -> bytes:
 
 
 def content_hash(image: Image.Image) -> str:
-    """32 hexadecimal digits of what the picture shows, the same for the same pixels in another file format."""
+    """32 hexadecimal digits of what the picture shows, the same for the same pixels in any file format."""
     # Depths and colour spaces beyond 8-bit RGB would lose information in RGBA: they are hashed as they are.
     pixels = image.convert("RGBA") if image.mode in _PLAIN_MODES else image
     digest = hashlib.blake2b(f"{pixels.mode} {pixels.size}".encode(), digest_size=16)
