@@ -18,6 +18,10 @@ _LOSSY_FORMATS = ("JPEG", "MPO")
 _PLAIN_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 
 
+class MaskSizeError(ValueError):
+    """A mask that is not of its image's size."""
+
+
 @functools.cache
 def image_extensions() -> frozenset[str]:
     """The lower-case file extensions, with their dot, of every format Pillow can open here."""
@@ -76,7 +80,7 @@ def read_masks(paths: Sequence[str | Path], size: tuple[int, int]) -> np.ndarray
     for path in paths:
         mask = open_image(path)
         if mask.size != size:
-            raise ValueError(
+            raise MaskSizeError(
                 f"{path}: expected a mask of its image's size {size[0]} x {size[1]}, "
                 f"got {mask.size[0]} x {mask.size[1]}"
             )

@@ -157,6 +157,6 @@ def _indices(catalogue: Catalogue, references: Sequence[Reference]) -> tuple[int
         content = catalogue.contents[places[reference.path]]
         if content != reference.content:
             raise ValueError(
-                f"{reference.path}: expected the content hash {reference.content}, got {content}: another picture"
+                f"{reference.path}: expected the content {reference.content}, got {content}, another picture"
             )
     return tuple(places[reference.path] for reference in references)
