@@ -26,7 +26,8 @@ def _add_data(commands: argparse._SubParsersAction) -> None:
         "check",
         help="count the images of a data folder and say what is wrong with it",
         description="Counts a category, split and type, and finds missing, empty or mismatching masks, "
-        "unreadable files, pictures that are in train and in test, and images of an odd size. Exit code 0: nothing is wrong; 1: something is; 2: the folder cannot be checked.",
+        "unreadable files, pictures that are in train and in test, and images of an odd size. "
+        "Exit code 0: nothing is wrong; 1: something is; 2: the folder cannot be checked.",
     )
     check.add_argument("folder", metavar="DIR", help="the folder of a data set, or your own")
     check.add_argument(
