@@ -151,9 +151,7 @@ def _duplicates(pictures: Sequence[_Picture]) -> Iterator[Problem]:
                 yield Problem("warning", "duplicate", entry.file, message)
             opposite = next((other for other in same if other.label < entry.label), None)
             if opposite is not None:
-                message = (
-                    f"{entry.file} is anomalous but shows the same picture as {opposite.file}, a normal one"
-                )
+                message = f"{entry.file} is anomalous but shows the same picture as {opposite.file}, a normal one"
                 yield Problem("warning", "contradiction", entry.file, message)
 
 
@@ -176,9 +174,7 @@ def _odd_sizes(pictures: Sequence[_Picture]) -> Iterator[Problem]:
 def _counts(scanned: Scan) -> Iterator[Count]:
     images = Counter((entry.category, entry.split, entry.anomaly_type) for entry in scanned.entries)
     masks = Counter(
-        (entry.category, entry.split, entry.anomaly_type)
-        for entry in scanned.entries
-        if entry.label and entry.masks
+        (entry.category, entry.split, entry.anomaly_type) for entry in scanned.entries if entry.label and entry.masks
     )
     for key in sorted(images):
         yield Count(*key, images=images[key], masks=masks[key])
@@ -187,8 +183,7 @@ def _counts(scanned: Scan) -> Iterator[Count]:
 def _table(counts: Sequence[Count]) -> Iterator[str]:
     rows = [("category", "split", "type", "images", "masks")]
     rows += [
-        (count.category, count.split, count.anomaly_type, str(count.images), str(count.masks))
-        for count in counts
+        (count.category, count.split, count.anomaly_type, str(count.images), str(count.masks)) for count in counts
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

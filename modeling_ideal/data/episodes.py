@@ -139,14 +139,12 @@ class TrainingEpisodes:
 
     def _check(self) -> None:
         """Every query must find its references, and that is said now rather than in the middle of a run."""
-        for normal, queries in self._queries.items():
+        for kind, queries in (("normal", self._queries[True]), ("anomalous", self._queries[False])):
             if not queries:
-                kind = "normal" if normal else "anomalous"
                 raise ValueError(f"expected {kind} test images to draw queries from, got 0 in the test split")
-            for query in queries:
-                category = self._pools.catalogue.categories[query]
-                for setup in self.setups:
-                    self._pools.types_with_enough(category, setup, query)
+        for query in (*self._queries[True], *self._queries[False]):
+            for setup in self.setups:
+                self._pools.types_with_enough(self._pools.catalogue.categories[query], setup, query)
 
     def epoch(self, epoch: int) -> list[Episode]:
         """All episodes of an epoch."""

@@ -107,9 +107,7 @@ class FeatureCache:
             with safe_open(file, framework="pt") as tensors:
                 return tensors.get_tensor(name)
         except FileNotFoundError as error:
-            raise ValueError(
-                f"{self.paths[index]}: not in the cache {self.directory}; run encode_records"
-            ) from error
+            raise ValueError(f"{self.paths[index]}: not in the cache {self.directory}; run encode_records") from error
         except SafetensorError as error:
             raise ValueError(
                 f"{file}: expected the cached {name} of {self.paths[index]}, got {error}; "
@@ -189,39 +187,29 @@ def _encode_images(
             # Another process may have come first since.
             batch_missing = [index for index in batch if not cache.features_file(index).exists()]
             if batch_missing:
-                _encode_batch(
-                    [images[index]["image"] for index in batch_missing], encoder, cache, batch_missing
-                )
+                _encode_batch([images[index]["image"] for index in batch_missing], encoder, cache, batch_missing)
             bar.update(len(batch))
 
 
-def _encode_batch(
-    images: list[Image.Image], encoder: Encoder, cache: FeatureCache, indices: Sequence[int]
-) -> None:
+def _encode_batch(images: list[Image.Image], encoder: Encoder, cache: FeatureCache, indices: Sequence[int]) -> None:
     for index, image in zip(indices, images, strict=True):
         if content_hash(image) != cache.contents[index]:
             raise ValueError(f"{cache.paths[index]}: the image has changed since the records were loaded")
     with torch.no_grad():
         features = encoder(images)
     if features.ndim != 4 or len(features) != len(images):
-        raise ValueError(
-            f"expected an encoder that gives ({len(images)}, h, w, C), got {tuple(features.shape)}"
-        )
+        raise ValueError(f"expected an encoder that gives ({len(images)}, h, w, C), got {tuple(features.shape)}")
     halves = features.to("cpu", torch.float16)
     for index, image, half in zip(indices, images, halves, strict=True):
         if not torch.isfinite(half).all():
-            raise ValueError(
-                f"{cache.paths[index]}: expected features within float16, got infinite or NaN ones"
-            )
+            raise ValueError(f"{cache.paths[index]}: expected features within float16, got infinite or NaN ones")
         pixel_size = encoder.prepare_mask(Image.new("L", image.size)).shape
         file = cache.features_file(index)
         file.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(file, save({"features": half.contiguous(), "pixel_size": torch.tensor(pixel_size)}))
 
 
-def _prepare_masks(
-    records: datasets.Dataset, encoder: Encoder, cache: FeatureCache, contents: set[str]
-) -> None:
+def _prepare_masks(records: datasets.Dataset, encoder: Encoder, cache: FeatureCache, contents: set[str]) -> None:
     """Store the masks that are missing beside the features of these contents."""
     masks = records.select_columns(["mask"])
     for index in range(len(cache)):
@@ -254,7 +242,5 @@ def patch_mask(pixel_mask: Tensor, grid: tuple[int, int]) -> Tensor:
 def _stack(tensors: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
     shapes = {tuple(tensor.shape) for tensor in tensors}
     if len(shapes) != 1:
-        raise ValueError(
-            f"expected at least one image, all of one size, to stack; got shapes {sorted(shapes)}"
-        )
+        raise ValueError(f"expected at least one image, all of one size, to stack; got shapes {sorted(shapes)}")
     return torch.stack(list(tensors), out=out)

@@ -51,9 +51,7 @@ LAYOUTS: dict[str, Layout] = {
         BMAD.read,
     ),
     "btad": Layout("[CATEGORY/]train/ok, test/ok, test/ko, ground_truth/ko", BTAD.recognises, BTAD.read),
-    "mvtec": Layout(
-        "[CATEGORY/]train/good, test/TYPE, ground_truth/TYPE/NAME_mask.png", MVTEC.recognises, MVTEC.read
-    ),
+    "mvtec": Layout("[CATEGORY/]train/good, test/TYPE, ground_truth/TYPE/NAME_mask.png", MVTEC.recognises, MVTEC.read),
     "folder": Layout(
         "[CATEGORY/]normal/, abnormal/[TYPE/], masks/[TYPE/], or metadata.jsonl or metadata.csv",
         _recognises_own_folder,
@@ -92,9 +90,7 @@ def _recognise(listing: Listing) -> str:
         if layout.recognises(listing):
             return name
     expected = "; ".join(f"{name}: {layout.expects}" for name, layout in LAYOUTS.items())
-    raise ValueError(
-        f"{listing.root}: no layout recognised; {_summary(listing)}; expected one of: {expected}"
-    )
+    raise ValueError(f"{listing.root}: no layout recognised; {_summary(listing)}; expected one of: {expected}")
 
 
 def _summary(listing: Listing) -> str:
@@ -114,7 +110,6 @@ def _mask_problems(entries: list[Entry]) -> list[Problem]:
             problems.append(Problem("note", "no masks", category, message))
         else:
             problems += [
-                Problem("error", "missing mask", path, f"{path} is anomalous but has no mask")
-                for path in missing
+                Problem("error", "missing mask", path, f"{path} is anomalous but has no mask") for path in missing
             ]
     return problems

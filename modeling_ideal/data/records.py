@@ -179,6 +179,4 @@ def _report(scanned: Scan, allow_missing_masks: bool) -> None:
         messages = [problem.message for problem in errors[:_NAMED_AT_MOST]]
         more = f"; and {len(errors) - len(messages)} more" if len(errors) > len(messages) else ""
         hint = " (allow_missing_masks=True reads them without)" if errors[0].kind == "missing mask" else ""
-        raise ValueError(
-            f"{scanned.root}: {'; '.join(messages)}{more}{hint}; `ideal data check` lists everything"
-        )
+        raise ValueError(f"{scanned.root}: {'; '.join(messages)}{more}{hint}; `ideal data check` lists everything")

@@ -67,9 +67,7 @@ def _draw_category(pools: Pools, category: str, setup: Setup, seed: int) -> Refe
         abnormal = pools.draw(abnormal_generator, pools.abnormal[category][anomaly_type], setup.num_abnormal)
 
     def references(indices: Sequence[int]) -> tuple[Reference, ...]:
-        return tuple(
-            Reference(pools.catalogue.paths[index], pools.catalogue.contents[index]) for index in indices
-        )
+        return tuple(Reference(pools.catalogue.paths[index], pools.catalogue.contents[index]) for index in indices)
 
     return ReferenceSet(category, str(setup), seed, anomaly_type, references(normal), references(abnormal))
 
@@ -93,9 +91,7 @@ def read_references(path: str | Path) -> list[ReferenceSet]:
         ) from error
 
 
-def _reference_set(
-    normal: list[dict[str, Any]], abnormal: list[dict[str, Any]], **fields: Any
-) -> ReferenceSet:
+def _reference_set(normal: list[dict[str, Any]], abnormal: list[dict[str, Any]], **fields: Any) -> ReferenceSet:
     return ReferenceSet(
         normal=tuple(Reference(**reference) for reference in normal),
         abnormal=tuple(Reference(**reference) for reference in abnormal),
@@ -103,9 +99,7 @@ def _reference_set(
     )
 
 
-def inference_episodes(
-    catalogue: Catalogue, references: ReferenceSet, setting: str = "general"
-) -> list[Episode]:
+def inference_episodes(catalogue: Catalogue, references: ReferenceSet, setting: str = "general") -> list[Episode]:
     """An episode for each query of a reference set's category.
 
     General: all test images, the references aside. Hard: without the images of the references' anomaly type.

@@ -38,8 +38,7 @@ def read_aitex(listing: Listing) -> tuple[list[Entry], list[Problem]]:
     for file, match in _matches(_MASK, listing):
         masks[match["strip"]].append(file)
     strips = [
-        (file, match, "test", tuple(masks.pop(match["strip"], ())))
-        for file, match in _matches(_DEFECTIVE, listing)
+        (file, match, "test", tuple(masks.pop(match["strip"], ()))) for file, match in _matches(_DEFECTIVE, listing)
     ]
     strips += [(file, match, split, ()) for file, match, split in _faultless(listing)]
 
@@ -54,9 +53,7 @@ def read_aitex(listing: Listing) -> tuple[list[Entry], list[Problem]]:
             problems.append(Problem("error", "unreadable file", file, str(error)))
             continue
         if int(match["defect"]) and not any(tile.label for tile in tiles):
-            message = (
-                f"{file} shows a defect but its mask is missing or empty, so no tile has a label: left out"
-            )
+            message = f"{file} shows a defect but its mask is missing or empty, so no tile has a label: left out"
             problems.append(Problem("warning", "missing mask", file, message))
         else:
             entries += tiles

@@ -82,9 +82,7 @@ def _json_rows(root: Path, table: str) -> Iterator[Row]:
             yield where, cells
 
 
-def _check_columns(
-    where: str, cells: dict[str, Any], known: tuple[str, ...], required: tuple[str, ...]
-) -> None:
+def _check_columns(where: str, cells: dict[str, Any], known: tuple[str, ...], required: tuple[str, ...]) -> None:
     unknown = sorted(set(cells) - set(known))
     missing = sorted(set(required) - set(cells))
     if unknown or missing:
@@ -105,9 +103,7 @@ def _entries(listing: Listing, rows: list[Row]) -> tuple[list[Entry], list[Probl
             entries.append(_entry(listing, where, cells))
     for file, count in Counter(entry.file for entry in entries).items():
         if count > 1:
-            problems.append(
-                Problem("error", "repeated image", file, f"{file} stands in {count} rows: expected one")
-            )
+            problems.append(Problem("error", "repeated image", file, f"{file} stands in {count} rows: expected one"))
     used = {file for entry in entries for file in (entry.file, *entry.masks)}
     return entries, [*problems, *unused_images(listing, used)]
 
@@ -115,9 +111,7 @@ def _entries(listing: Listing, rows: list[Row]) -> tuple[list[Entry], list[Probl
 def _image_cell(where: str, cells: dict[str, Any]) -> str:
     image = next((cells[column] for column in IMAGE_COLUMNS if cells.get(column)), None)
     if image is None:
-        raise ValueError(
-            f"{where}: expected a file in one of the columns {', '.join(IMAGE_COLUMNS)}, got none"
-        )
+        raise ValueError(f"{where}: expected a file in one of the columns {', '.join(IMAGE_COLUMNS)}, got none")
     return str(image)
 
 

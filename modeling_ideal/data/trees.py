@@ -57,9 +57,7 @@ class Tree:
                 claimed = masks.claim(file, match, untyped=not normal)
                 entries.append(Entry(file, category, anomaly_type, split, claimed))
         for category, count in left_out.items():
-            message = (
-                f"{category}: {count} images of valid/ left out; valid_as='test' (or 'train') reads them"
-            )
+            message = f"{category}: {count} images of valid/ left out; valid_as='test' (or 'train') reads them"
             problems.append(Problem("note", "validation images", category, message))
         problems += masks.problems()
         problems += self._empty_categories(listing, entries)
