@@ -127,10 +127,12 @@ def encode_records(
     Under `accelerate launch` the processes share the work and all return when it is done.
     """
     from accelerate import PartialState
+    from accelerate.utils import parse_flag_from_env
 
     if batch_size < 1:
         raise ValueError(f"expected a batch size of at least 1, got {batch_size}")
-    state = PartialState()
+    # On a CPU the processes find each other by this flag alone; `Accelerator` reads it, `PartialState` does not.
+    state = PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
     with state.main_process_first():  # the others find the hashes that the first has left in datasets' cache
         contents = content_hashes(records)
     encoder_key = hashlib.blake2b(f"{_FORMAT} {encoder.fingerprint}".encode(), digest_size=16).hexdigest()
