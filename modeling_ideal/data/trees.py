@@ -45,16 +45,18 @@ class Tree:
         matches = {file: match for file in listing.files if (match := self._match_image(file))}
         left_out: Counter[str] = Counter()
         for file, match in matches.items():
-            category = match["category"] or listing.name
             if not is_image(file):
                 message = f"{file} lies among the images but has no extension of an image that Pillow reads"
                 problems.append(Problem("warning", "left out", file, message))
-            elif (split := self._split(match, valid_as)) is None:
+                continue
+            category = match["category"] or listing.name
+            normal = self._is_normal(match)
+            claimed = masks.claim(file, match, untyped=not normal)
+            split = self._split(match, valid_as)
+            if split is None:
                 left_out[category] += 1
             else:
-                normal = self._is_normal(match)
                 anomaly_type = NORMAL if normal else _group(match, "type") or "anomalous"
-                claimed = masks.claim(file, match, untyped=not normal)
                 entries.append(Entry(file, category, anomaly_type, split, claimed))
         for category, count in left_out.items():
             message = f"{category}: {count} images of valid/ left out; valid_as='test' (or 'train') reads them"

@@ -239,8 +239,10 @@ def test_nothing_is_left_out_silently(tmp_path, caplog, name, file, said):
 def test_a_file_among_the_images_that_is_none_is_said(tmp_path, caplog):
     mvtec(tmp_path)
     (tmp_path / "bottle/train/good/notes.docx").write_text("")
-    load_records(tmp_path)
-    assert "bottle/train/good/notes.docx lies among the images" in caplog.text
+    (tmp_path / "bottle/test/Broken/000.json").write_text("{}")  # it must not compete for the mask of 000.png
+    assert len(load_records(tmp_path)) == 7
+    for file in ("bottle/train/good/notes.docx", "bottle/test/Broken/000.json"):
+        assert f"{file} lies among the images" in caplog.text
 
 
 def test_a_defective_strip_without_mask_is_left_out_and_said(tmp_path, caplog):
