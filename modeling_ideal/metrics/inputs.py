@@ -20,8 +20,10 @@ def as_array(name: str, values: Values) -> np.ndarray:
     else:
         try:
             array = np.asarray(values)
-        except ValueError as error:
-            raise ValueError(f"{name}: expected an array or tensor of one shape, got one that is ragged") from error
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"{name}: expected numbers in one array, got {type(values).__name__} ({error})"
+            ) from error
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{name}: expected numbers, got {array.dtype}")
     return array
