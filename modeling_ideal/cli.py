@@ -16,6 +16,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"modeling-ideal {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_data(commands)
+    _add_evaluate(commands)
     return parser
 
 
@@ -45,6 +46,43 @@ def _check_data(arguments: argparse.Namespace) -> int:
     report = check(arguments.folder, arguments.layout)
     print(json.dumps(report.as_json(), indent=2, ensure_ascii=False) if arguments.json else report.as_text())
     return 1 if report.problems else 0
+
+
+def _add_evaluate(commands: argparse._SubParsersAction) -> None:
+    evaluate = commands.add_parser(
+        "evaluate",
+        help="measure a model and the baselines on a target data set by the paper's protocol",
+        description="For every category, set-up and seed one fixed reference set; image and pixel metrics in percent, "
+        "as results.json with references.json beside it. A run that was stopped goes on where it was. Under "
+        "`accelerate launch -m modeling_ideal evaluate ...` several processes share the work.",
+    )
+    source = evaluate.add_mutually_exclusive_group(required=True)
+    source.add_argument("--model", metavar="FOLDER", help="a trained IDEAL model: a folder or a Hub name")
+    source.add_argument("--backbone", metavar="FOLDER", help="a pre-trained backbone, for the training-free methods")
+    evaluate.add_argument("--stage", help="of the backbone, for example stage9 (default: its last)")
+    evaluate.add_argument("--no-norm", action="store_true", help="without the backbone's final layer norm")
+    evaluate.add_argument("--target", required=True, metavar="DIR", help="folder of the target data set")
+    evaluate.add_argument("--layout", default="auto", help="of the target (default: recognised)")
+    evaluate.add_argument("--setups", nargs="+", default=["N1A1", "N2A1", "N4A1", "N8A4"], metavar="NxAy")
+    evaluate.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="SEED")
+    evaluate.add_argument("--settings", nargs="+", default=["general", "hard"], choices=["general", "hard"])
+    evaluate.add_argument(
+        "--methods", nargs="+", metavar="METHOD", help="ideal and baselines; `all` for every one (default: ideal)"
+    )
+    evaluate.add_argument("--references", metavar="FILE", help="repeat the reference sets of an earlier run")
+    evaluate.add_argument("--smoothing", type=float, default=4.0, help="of anomaly maps, in pixels (default: 4)")
+    evaluate.add_argument("--cache", metavar="DIR", help="feature cache (default: OUT/features)")
+    evaluate.add_argument("--out", required=True, metavar="DIR")
+    evaluate.set_defaults(run=_evaluate)
+
+
+def _evaluate(arguments: argparse.Namespace) -> int:
+    from .evaluation.command import evaluate
+
+    table = evaluate(arguments)
+    if table:
+        print(table)
+    return 0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -45,9 +45,10 @@ class IdealOutput(ModelOutput):
 
     loss: Tensor | None = None
     losses: dict[str, Tensor] | None = None
-    scores: Tensor | None = None
-    patch_scores: Tensor | None = None
-    anomaly_maps: Tensor | None = None
+    # Always there, though ModelOutput wants a default.
+    scores: Tensor = None  # type: ignore[assignment]
+    patch_scores: Tensor = None  # type: ignore[assignment]
+    anomaly_maps: Tensor = None  # type: ignore[assignment]
     deviation_vectors: Tensor | None = None
 
 
