@@ -225,7 +225,6 @@ def test_a_mask_of_another_size_is_named(tmp_path):
         ("visa", "candle/Data/Images/Normal/0009.JPG", "0009.JPG has no place in this layout"),
         ("aitex", "Mask_images/0077_002_00_mask.png", "0077_002_00_mask.png is the mask of no image here"),
         ("aitex", "Defect_images/no_code.png", "no_code.png has no place in this layout"),
-        ("folder", "extra.png", "extra.png has no place in this layout"),
         ("metadata", "photos/4.png", "photos/4.png has no place in this layout"),
     ],
 )
@@ -234,6 +233,24 @@ def test_nothing_is_left_out_silently(tmp_path, caplog, name, file, said):
     picture(tmp_path / file)
     load_records(tmp_path)
     assert said in caplog.text
+
+
+def test_query_images_may_lie_anywhere_in_ones_own_folder(tmp_path, caplog):
+    MINIATURES["folder"](tmp_path)
+    picture(tmp_path / "extra.png")
+    with caplog.at_level(logging.INFO):
+        load_records(tmp_path)
+    assert "2 images, extra.png first, lie elsewhere and have no label: no records" in caplog.text
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_many_warnings_are_one_line(tmp_path, caplog):
+    mvtec(tmp_path)
+    for number in range(9):
+        picture(tmp_path / f"elsewhere/{number}.png")
+    load_records(tmp_path)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "elsewhere/4.png has no place in this layout; and 4 more, which `ideal data check` lists" in line
 
 
 def test_a_file_among_the_images_that_is_none_is_said(tmp_path, caplog):
