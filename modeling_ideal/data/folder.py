@@ -147,6 +147,14 @@ def unused_images(listing: Listing, used: set[str]) -> Iterator[Problem]:
             yield Problem("warning", "left out", file, f"{file} has no place in this layout")
 
 
+def query_images(listing: Listing, used: set[str]) -> Iterator[Problem]:
+    """One note for all the images of one's own folder that have no label: they are there to be inspected."""
+    files = [problem.path for problem in unused_images(listing, used)]
+    if files:
+        message = f"{len(files)} images, {files[0]} first, lie elsewhere and have no label: no records"
+        yield Problem("note", "queries", listing.name, message)
+
+
 def mask_without_image(file: str) -> Problem:
     """The warning for a mask that no image claims: mostly a name that differs."""
     return Problem("warning", "mask without image", file, f"{file} is the mask of no image here")

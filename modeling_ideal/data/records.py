@@ -136,7 +136,7 @@ def load_records(
     """The records of a folder of pictures.
 
     Columns: `image`, `mask` (mode "L", 255 where anomalous, of the image's size; None for normal images and
-    in categories without masks), `label` (0 normal, 1 anomalous), `category`, `anomaly_type` ("good" for
+    in one's own folder without masks), `label` (0 normal, 1 anomalous), `category`, `anomaly_type` ("good" for
     normal), `split` ("train" or "test") and `path` (below `root`, with forward slashes, unique).
 
     Args:
@@ -145,8 +145,8 @@ def load_records(
         streaming: give a `datasets.IterableDataset`, without preparing anything.
         valid_as: the split, "train" or "test", that the images of a `valid` folder (BMAD) join; by default
             they are left out, and the log says so.
-        allow_missing_masks: let an anomalous image have the mask None although others of its category have
-            masks; by default that is an error.
+        allow_missing_masks: let an anomalous image without a mask file have the mask None; by default that is
+            an error, except in one's own folder where a whole category has none.
         cache_dir: where `datasets` keeps the prepared records (not the images); its own cache by default.
             The records of a folder that has changed are always prepared anew.
     """

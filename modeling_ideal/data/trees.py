@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from re import Match
 
-from .folder import NORMAL, Entry, Listing, Problem, mask_without_image, unused_images
+from .folder import NORMAL, Entry, Listing, Problem, mask_without_image, query_images, unused_images
 from .images import is_image
 
 _CATEGORY = r"(?:(?P<category>[^/]+)/)?"
@@ -65,12 +65,8 @@ class Tree:
             problems.append(Problem("note", "validation images", category, message))
         problems += masks.problems()
         problems += self._empty_categories(listing, entries)
-        unused = list(unused_images(listing, {*matches, *masks.files}))
-        if unused and self.queries_elsewhere:
-            message = f"{len(unused)} images, {unused[0].path} first, lie elsewhere and have no label: no records"
-            problems.append(Problem("note", "queries", listing.name, message))
-        else:
-            problems += unused
+        unused = query_images if self.queries_elsewhere else unused_images
+        problems += unused(listing, {*matches, *masks.files})
         return entries, problems
 
     def _match_image(self, file: str) -> Match[str] | None:
