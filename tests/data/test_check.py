@@ -159,7 +159,7 @@ def test_the_command_fails_where_something_is_wrong(tmp_path, capsys):
     assert main(["data", "check", str(tmp_path)]) == 1
     text = capsys.readouterr().out
     assert "note: Liver: 2 images of valid/ left out" in text
-    assert "1 problems" in text
+    assert "problems found: 1" in text
     assert "RESC/test/Ungood/img/1.png is anomalous but its mask" in text
 
 
