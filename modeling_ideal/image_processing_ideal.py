@@ -128,7 +128,7 @@ class IdealImageProcessor(PilBackend):
         pixels, resized_masks = [], []
         for index, image in enumerate(images):
             array = load_image(image, f"{name}[{index}]")
-            size = self._target_size((array.shape[0], array.shape[1]))
+            size = self.target_size((array.shape[0], array.shape[1]))
             pixels.append(self._normalise(resize_image(array, size)))
             if masks is not None:
                 mask = load_mask(masks[index], (array.shape[0], array.shape[1]), f"masks[{index}]")
@@ -149,7 +149,8 @@ class IdealImageProcessor(PilBackend):
             data["masks"] = _stack(part_masks, "masks")
         return _stack(parts, name)
 
-    def _target_size(self, size: tuple[int, int]) -> tuple[int, int]:
+    def target_size(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Height and width that a picture of this height and width is resized to."""
         height, width = self.size["height"], self.size["width"]
         if not self.keep_aspect_ratio:
             return height, width

@@ -27,7 +27,7 @@ from .scoring import deviation_alignment, image_scores, patch_scores, projection
 
 # What in the configuration changes encoded references, beside the backbone.
 ENCODING_FIELDS = ("num_neighbors", "num_components", "erase_strength", "residual_anchor")
-IMAGES_AT_ONCE = 8  # references through the backbone, so that memory does not grow with their number
+IMAGES_AT_ONCE = 4  # references through the backbone, so that memory does not grow with their number
 
 
 @dataclass
@@ -45,9 +45,10 @@ class IdealOutput(ModelOutput):
 
     loss: Tensor | None = None
     losses: dict[str, Tensor] | None = None
-    scores: Tensor | None = None
-    patch_scores: Tensor | None = None
-    anomaly_maps: Tensor | None = None
+    # Always there, though ModelOutput wants a default.
+    scores: Tensor = None  # type: ignore[assignment]
+    patch_scores: Tensor = None  # type: ignore[assignment]
+    anomaly_maps: Tensor = None  # type: ignore[assignment]
     deviation_vectors: Tensor | None = None
 
 
@@ -165,8 +166,12 @@ class IdealModel(PreTrainedModel):
         abnormal_refs: Tensor | None = None,
         masks: Tensor | None = None,
     ) -> IdealReferences:
-        """Encode a reference set once a product; shapes as in `forward`."""
-        references = self._encode(normal_refs, abnormal_refs, masks)
+        """Encode a reference set once a product, without dropout in any mode; shapes as in `forward`."""
+        training = self.training
+        try:
+            references = self.eval()._encode(normal_refs, abnormal_refs, masks)
+        finally:
+            self.train(training)
         references.fingerprint = self.fingerprint
         return references
 
@@ -251,7 +256,8 @@ class IdealModel(PreTrainedModel):
     @property
     def fingerprint(self) -> str:
         """Says which model encoded a reference set; hashed again only when weights or settings have changed."""
-        state = [(parameter.data_ptr(), parameter._version) for parameter in self.parameters()]
+        # Weights made under inference_mode carry no version; nothing trains those.
+        state = [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in self.parameters()]
         settings = [getattr(self.config, name) for name in ENCODING_FIELDS]
         if self._known_fingerprint is None or self._known_fingerprint[0] != (state, settings):
             value = model_fingerprint(settings, self.config.backbone_config.to_dict(), self.named_parameters())

@@ -75,7 +75,7 @@ def erase_normal_variation(
         residual = targets - _weighted_sum(normals, neighbors, weights)
         overlap = overlap - (inner @ weights[..., None])[..., 0]
     else:
-        weights = torch.full_like(cosines, 1 / cosines.shape[1])
+        weights = torch.full_like(cosines[:1], 1 / cosines.shape[1])
     negligible = ABSOLUTE_VARIANCE * torch.linalg.vector_norm(targets, dim=-1).square()
     erased = _subspace_weights(inner, overlap, weights, num_components, negligible)
     denoised = residual - erase_strength * _weighted_sum(normals, neighbors, erased)  # Eq. 4
@@ -148,24 +148,22 @@ def _subspace_weights(
     Args:
         inner: (P, k, k) inner products of the neighbours, about any origin.
         overlap: (P, k) of the neighbours and the residual, about the same origin.
-        weights: (P, k) of the neighbours in their mean and covariance.
+        weights: (P or 1, k) of the neighbours in their mean and covariance.
         num_components: r.
         negligible: (P,) variance that is mere rounding.
     """
-    num_components = min(num_components, inner.shape[-1] - 1)
+    count = weights.shape[1]
+    num_components = min(num_components, count - 1)
     if num_components == 0:  # a single normal patch has no variation
         return torch.zeros_like(overlap)
-    roots = weights.sqrt()
-    centre = inner @ weights[..., None]  # (P, k, 1) inner products with the mean
-    gram = inner - centre - centre.mT + weights[:, None] @ centre
-    gram = gram * roots[..., None] * roots[:, None]  # X X^T, X the centred neighbours times their roots
-    overlap = (overlap - (overlap * weights).sum(-1, keepdim=True)) * roots  # X res
-    values, vectors = symmetric_eigen(gram)  # ascending
+    # X = centring @ neighbours: less their mean, each times the root of its weight.
+    centring = weights.sqrt()[..., None] * (torch.eye(count, device=weights.device) - weights[:, None])
+    values, vectors = symmetric_eigen(centring @ inner @ centring.mT)  # of X X^T, ascending
     values, vectors = values[:, -num_components:], vectors[..., -num_components:]  # (P, r), (P, k, r)
     real = values > torch.maximum(RELATIVE_VARIANCE * values[:, -1:], negligible[:, None])
     inverse = torch.where(real, 1 / values.where(real, 1.0), 0.0)
-    sums = (vectors @ (inverse[..., None] * (vectors.mT @ overlap[..., None])))[..., 0] * roots
-    return sums - weights * sums.sum(-1, keepdim=True)  # of the neighbours themselves, not of X
+    coordinates = inverse[..., None] * (vectors.mT @ (centring @ overlap[..., None]))  # (P, r, 1)
+    return (centring.mT @ (vectors @ coordinates))[..., 0]
 
 
 def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:

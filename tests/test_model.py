@@ -230,8 +230,12 @@ def test_the_backbone_stays_frozen_and_in_evaluation(model, tmp_path):
 def test_a_new_model_scores_without_dropout(model, episode):
     assert not model.training
     assert_same(model(**episode), model(**episode), tolerance=0)
+    references = model.encode_references(episode["normal_refs"], episode["abnormal_refs"], episode["masks"])
     model.train()
     assert not torch.equal(model(**episode).scores, model(**episode).scores)
+    again = model.encode_references(episode["normal_refs"], episode["abnormal_refs"], episode["masks"])
+    assert torch.equal(references.deviation_vectors, again.deviation_vectors)
+    assert model.training
 
 
 def test_save_and_load_change_nothing(model, episode, tmp_path):
@@ -292,6 +296,9 @@ def test_half_precision_weights(model, episode):
 
 def test_inference_mode(model, episode):
     with torch.inference_mode():
+        born_inside = tiny_model()
+        references = born_inside.encode_references(episode["normal_refs"])
+        assert born_inside(episode["query"], references=references).scores.shape == (3,)
         references = model.encode_references(episode["normal_refs"], episode["abnormal_refs"], episode["masks"])
         inside = model(episode["query"], references=references)
     assert_same(inside, model(**episode))

@@ -1,0 +1,156 @@
+"""Inference: reference sets fixed a category and a seed, written down so that a result can be repeated."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .atomic import write_atomically
+from .catalogue import Catalogue
+from .episodes import Episode, Pools, Setup
+from .folder import NORMAL
+
+SETTINGS = ("general", "hard")
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A reference image: its path below the root of the data set, and the hash of what it shows."""
+
+    path: str
+    content: str
+
+
+@dataclass(frozen=True)
+class ReferenceSet:
+    """The references of one category, the same for all its queries."""
+
+    category: str
+    setup: str
+    seed: int
+    anomaly_type: str | None
+    """The single type of the abnormal references; None where there are none."""
+    normal: tuple[Reference, ...]
+    abnormal: tuple[Reference, ...]
+
+
+def draw_references(catalogue: Catalogue, setup: str | Setup, seed: int) -> list[ReferenceSet]:
+    """One reference set a category: normals of its train split, abnormals of one type of its test split.
+
+    A category's set depends on the seed, its name and its own files alone. The larger set-ups of a seed
+    contain the smaller ones, as far as the type drawn first has enough images.
+    """
+    setup = setup if isinstance(setup, Setup) else Setup.parse(setup)
+    pools = Pools(catalogue)
+    return [_draw_category(pools, category, setup, seed) for category in pools.normal]
+
+
+def _draw_category(pools: Pools, category: str, setup: Setup, seed: int) -> ReferenceSet:
+    key = int.from_bytes(hashlib.blake2b(category.encode(), digest_size=8).digest(), "big")
+    normal_generator, type_generator, abnormal_generator = (
+        np.random.default_rng((seed, key, stream)) for stream in range(3)
+    )
+    enough = pools.types_with_enough(category, setup)
+    normal = pools.draw(normal_generator, pools.normal[category], setup.num_normal)
+    anomaly_type = None
+    abnormal: tuple[int, ...] = ()
+    if enough:
+        # The order is that of all types, so that a set-up that asks for more images keeps the type if it can.
+        names = list(pools.abnormal[category])
+        order = (names[position] for position in type_generator.permutation(len(names)))
+        anomaly_type = next(name for name in order if name in enough)
+        abnormal = pools.draw(abnormal_generator, pools.abnormal[category][anomaly_type], setup.num_abnormal)
+
+    def references(indices: Sequence[int]) -> tuple[Reference, ...]:
+        return tuple(Reference(pools.catalogue.paths[index], pools.catalogue.contents[index]) for index in indices)
+
+    return ReferenceSet(category, str(setup), seed, anomaly_type, references(normal), references(abnormal))
+
+
+def write_references(path: str | Path, sets: Sequence[ReferenceSet]) -> None:
+    """Write reference sets as JSON, in one step."""
+    content = {"format": _FORMAT, "reference_sets": [asdict(reference_set) for reference_set in sets]}
+    write_atomically(Path(path), (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def read_references(path: str | Path) -> list[ReferenceSet]:
+    """Read reference sets back; ValueError where the file is not one that `write_references` wrote."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        if content["format"] != _FORMAT:
+            raise ValueError(f"format {content['format']!r}")
+        return [_reference_set(**fields) for fields in content["reference_sets"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path}: expected reference sets in format {_FORMAT}, got {type(error).__name__}: {error}"
+        ) from error
+
+
+def _reference_set(normal: list[dict[str, Any]], abnormal: list[dict[str, Any]], **fields: Any) -> ReferenceSet:
+    return ReferenceSet(
+        normal=tuple(Reference(**reference) for reference in normal),
+        abnormal=tuple(Reference(**reference) for reference in abnormal),
+        **fields,
+    )
+
+
+def inference_episodes(catalogue: Catalogue, references: ReferenceSet, setting: str = "general") -> list[Episode]:
+    """An episode for each query of a reference set's category.
+
+    General: all test images, the references aside. Hard: without the images of the references' anomaly type.
+    ValueError where no normal or no anomalous query is left (a category with a single anomaly type has no
+    Hard setting, see `applicable_settings`), or where the files are not those of the reference set.
+    """
+    if setting not in SETTINGS:
+        raise ValueError(f"expected a setting among {', '.join(SETTINGS)}, got {setting!r}")
+    normal, abnormal = (_indices(catalogue, which) for which in (references.normal, references.abnormal))
+    queries = _queries(catalogue, references, setting)
+    anomalous = sum(catalogue.anomaly_types[query] != NORMAL for query in queries)
+    if anomalous == 0 or anomalous == len(queries):
+        raise ValueError(
+            f"category {references.category!r}, {references.setup}, setting {setting!r}: expected normal and "
+            f"anomalous queries, got {len(queries) - anomalous} normal and {anomalous} anomalous "
+            f"besides the references of type {references.anomaly_type!r}"
+        )
+    return [Episode(query, normal, abnormal) for query in queries]
+
+
+def applicable_settings(catalogue: Catalogue, references: ReferenceSet) -> tuple[str, ...]:
+    """The settings that leave anomalous queries: Hard needs abnormal references and a second anomaly type."""
+    return tuple(
+        setting
+        for setting in SETTINGS
+        if any(catalogue.anomaly_types[query] != NORMAL for query in _queries(catalogue, references, setting))
+    )
+
+
+def _queries(catalogue: Catalogue, references: ReferenceSet, setting: str) -> list[int]:
+    if setting == "hard" and references.anomaly_type is None:
+        return []
+    taken = {reference.content for reference in (*references.normal, *references.abnormal)}
+    left_out = references.anomaly_type if setting == "hard" else None
+    return [
+        query
+        for normal in (True, False)
+        for query in catalogue.select(references.category, "test", normal)
+        if catalogue.contents[query] not in taken and catalogue.anomaly_types[query] != left_out
+    ]
+
+
+def _indices(catalogue: Catalogue, references: Sequence[Reference]) -> tuple[int, ...]:
+    """Where the references stand in the catalogue; ValueError for one that is missing or another picture."""
+    places = {path: index for index, path in enumerate(catalogue.paths)}
+    for reference in references:
+        if reference.path not in places:
+            raise ValueError(f"expected the reference {reference.path} among the records, found no such path")
+        content = catalogue.contents[places[reference.path]]
+        if content != reference.content:
+            raise ValueError(
+                f"{reference.path}: expected the content {reference.content}, got {content}, another picture"
+            )
+    return tuple(places[reference.path] for reference in references)

@@ -1,0 +1,179 @@
+"""The paper's protocol on a target folder: fixed reference sets, all methods, resumable, in one or more processes."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import transformers
+from PIL import Image
+from torch import Tensor
+from tqdm import tqdm
+
+from ..data.catalogue import Catalogue
+from ..data.episodes import Setup
+from ..data.feature_cache import encode_records
+from ..data.records import load_records
+from ..data.reference_sets import ReferenceSet, draw_references, read_references, write_references
+from ..image_processing_ideal import IdealImageProcessor
+from ..modeling_ideal import IdealModel
+from ..training.encoder import BackboneEncoder
+from ..version import __version__
+from .methods import METHODS
+from .results import by_setup, difficulties, write_json
+from .units import IDEAL, Workbench, evaluate_unit
+
+FORMAT = 1  # of a part; another way of computing needs another number, or old parts would be taken for new ones
+ROTATIONS = 8
+
+
+@dataclass
+class Evaluation:
+    """What to measure, on what; `run` does it.
+
+    Args:
+        model: with a trained head for the method `"ideal"`; any for the others.
+        processor: of the model.
+        target: folder of the target data set.
+        out: folder for `results.json`, `references.json` and the parts that make a run resumable.
+        cache: folder of the feature cache.
+        layout: of the target.
+        setups: for example `["N1A1", "N4A1"]`.
+        seeds: one reference set a category for each.
+        settings: `"general"`, `"hard"`.
+        methods: `"ideal"` and keys of `METHODS`.
+        references: a file of reference sets to repeat, instead of drawing them.
+        smoothing: of anomaly maps, in pixels.
+        command: how to repeat it, kept in the result.
+    """
+
+    model: IdealModel
+    processor: IdealImageProcessor
+    target: Path
+    out: Path
+    cache: Path
+    layout: str = "auto"
+    setups: Sequence[str] = ("N1A1", "N2A1", "N4A1", "N8A4")
+    seeds: Sequence[int] = (0, 1, 2)
+    settings: Sequence[str] = ("general", "hard")
+    methods: Sequence[str] = (IDEAL,)
+    references: Path | None = None
+    smoothing: float = 4.0
+    command: str = ""
+    encoder: BackboneEncoder = field(init=False)
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.methods) - {IDEAL, *METHODS})
+        if unknown or not self.methods:
+            raise ValueError(f"methods: expected some of {[IDEAL, *METHODS]}, got {unknown or 'none'}")
+        if not self.seeds or not self.setups:
+            raise ValueError(f"expected at least one seed and one set-up, got {self.seeds} and {self.setups}")
+        for setup in self.setups:
+            Setup.parse(setup)
+        if unknown := sorted(set(self.settings) - {"general", "hard"}):
+            raise ValueError(f"settings: expected some of ['general', 'hard'], got {unknown}")
+        self.encoder = BackboneEncoder(self.model, self.processor)
+
+    def run(self) -> dict[str, Any]:
+        """Evaluate what is not there yet, and write `results.json`; under `accelerate launch` processes share."""
+        from accelerate import PartialState
+        from accelerate.utils import parse_flag_from_env
+
+        state = PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
+        with state.main_process_first():
+            records = load_records(self.target, self.layout)
+        cache = encode_records(records, self.encoder, self.cache)
+        catalogue = Catalogue.from_records(records)
+        sets = self._reference_sets(catalogue)
+        rotate = None
+        if "rotated_normal_matching" in self.methods:
+            images = records.select_columns(["image"])
+
+            def rotate(indices: Sequence[int]) -> Tensor:
+                return torch.cat([self._rotated_features(images[index]["image"]) for index in indices])
+
+        bench = Workbench(cache, catalogue, self.methods, self.model, rotate, self.smoothing, self.settings)
+        parts = self.out / "parts"
+        parts.mkdir(parents=True, exist_ok=True)
+        share = sets[state.process_index :: state.num_processes]
+        for references in tqdm(share, desc="Evaluating", unit="set", disable=not state.is_local_main_process):
+            part = parts / f"{self._key(references)}.json"
+            if not part.exists():
+                write_json(part, evaluate_unit(bench, references))
+        state.wait_for_everyone()
+        results = self._results(sets)
+        if state.is_main_process:
+            write_references(self.out / "references.json", sets)
+            write_json(self.out / "results.json", results)
+        state.wait_for_everyone()
+        return results
+
+    def _reference_sets(self, catalogue: Catalogue) -> list[ReferenceSet]:
+        if self.references is None:
+            return [
+                references
+                for setup in self.setups
+                for seed in self.seeds
+                for references in draw_references(catalogue, setup, seed)
+            ]
+        wanted = [
+            references
+            for references in read_references(self.references)
+            if references.setup in self.setups and references.seed in self.seeds
+        ]
+        if not wanted:
+            raise ValueError(
+                f"{self.references}: expected reference sets of {list(self.setups)} "
+                f"and seeds {list(self.seeds)}, got none"
+            )
+        return wanted
+
+    def _rotated_features(self, image: Image.Image) -> Tensor:
+        """(turns, h, w, C) of a picture turned by eighths of a circle, corners filled by reflection."""
+        array = np.asarray(image.convert("RGB"))
+        height, width = array.shape[:2]
+        padded = np.pad(array, ((height // 2,) * 2, (width // 2,) * 2, (0, 0)), mode="reflect")
+        turned = []
+        for turn in range(ROTATIONS):
+            picture = Image.fromarray(padded).rotate(360 / ROTATIONS * turn, Image.Resampling.BICUBIC)
+            left, top = width // 2, height // 2
+            turned.append(picture.crop((left, top, left + width, top + height)))
+        return torch.cat([self.encoder([picture]) for picture in turned]).cpu()
+
+    def _key(self, references: ReferenceSet) -> str:
+        """Names a part by all that decides what is in it."""
+        everything = [FORMAT, sorted(self.methods), sorted(self.settings), self.smoothing, asdict(references)]
+        everything += [self.encoder.fingerprint, self.model.fingerprint]
+        everything += [self.model.config.alignment, self.model.config.top_fraction]
+        return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+    def _results(self, sets: Sequence[ReferenceSet]) -> dict[str, Any]:
+        parts = [
+            (references, json.loads((self.out / "parts" / f"{self._key(references)}.json").read_text()))
+            for references in sets
+        ]
+        methods = {method: {"setups": by_setup(parts, method)} for method in self.methods}
+        results: dict[str, Any] = {
+            "target": self.target.name,
+            "command": self.command,
+            "model": self.model.fingerprint,
+            "encoder": self.encoder.fingerprint,
+            "seeds": list(self.seeds),
+            "smoothing": self.smoothing,
+            "versions": {
+                "modeling-ideal": __version__,
+                "torch": torch.__version__,
+                "transformers": transformers.__version__,
+                "python": platform.python_version(),
+            },
+            "difficulty": difficulties(parts),
+            "methods": methods,
+        }
+        if IDEAL in methods:
+            results["setups"] = methods[IDEAL]["setups"]
+        return results

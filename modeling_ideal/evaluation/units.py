@@ -1,0 +1,144 @@
+"""One unit of an evaluation: all methods on one category with one reference set."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ..data.catalogue import Catalogue
+from ..data.feature_cache import FeatureCache
+from ..data.reference_sets import ReferenceSet, applicable_settings, inference_episodes
+from ..image_processing_ideal import gaussian_smoothing
+from ..metrics import image_metrics, pixel_metrics, released_pro
+from ..modeling_ideal import IdealModel
+from ..scoring import image_scores, upsample
+from .methods import METHODS, Context
+
+IDEAL = "ideal"  # the method that is the model itself
+
+Rotate = Callable[[Sequence[int]], Tensor]
+"""Indices of L1 records to the features (L1 * turns, h, w, C) of their rotated copies."""
+
+
+@dataclass(frozen=True)
+class Workbench:
+    """What all units of an evaluation share.
+
+    Args:
+        cache: features and masks of the target's records.
+        catalogue: of the same records.
+        methods: keys of `METHODS`, or `"ideal"`.
+        model: gives the settings of the eraser, the share of patches in an image score, and the method `"ideal"`.
+        rotate: for the methods that match rotated references.
+        smoothing: standard deviation in pixels of the Gaussian over anomaly maps before pixel metrics.
+        settings: `"general"`, `"hard"`; one that a category does not allow is left out there.
+    """
+
+    cache: FeatureCache
+    catalogue: Catalogue
+    methods: Sequence[str]
+    model: IdealModel
+    rotate: Rotate | None = None
+    smoothing: float = 4.0
+    settings: Sequence[str] = field(default=("general", "hard"))
+
+
+Figures = dict[str, float]
+
+
+@torch.inference_mode()
+def evaluate_unit(bench: Workbench, references: ReferenceSet) -> dict:
+    """Percentages of every method and setting, and the task's difficulty.
+
+    Returns:
+        `{"settings": {setting: {method: figures}}, "difficulty": cosine or None, "queries": {setting: count}}`.
+    """
+    episodes = inference_episodes(bench.catalogue, references, "general")
+    queries = [episode.query for episode in episodes]
+    context = _context(bench, episodes[0].normal, episodes[0].abnormal)
+    scores = {name: _patch_scores(bench, name, context, queries) for name in bench.methods}  # (n, h, w) each
+    masks = bench.cache.pixel_masks(queries)
+    labels = torch.tensor([bench.cache.labels[query] for query in queries])
+    result: dict = {"settings": {}, "queries": {}, "difficulty": task_difficulty(bench, references, queries, context)}
+    for setting in applicable_settings(bench.catalogue, references):
+        if setting not in bench.settings:
+            continue
+        kept = {episode.query for episode in inference_episodes(bench.catalogue, references, setting)}
+        chosen = torch.tensor([place for place, query in enumerate(queries) if query in kept])
+        result["queries"][setting] = len(chosen)
+        result["settings"][setting] = {
+            name: _figures(bench, values[chosen], masks[chosen], labels[chosen]) for name, values in scores.items()
+        }
+    return result
+
+
+def task_difficulty(
+    bench: Workbench, references: ReferenceSet, queries: Sequence[int], context: Context
+) -> float | None:
+    """The paper's Table 2: how alike the deviations of the references and of anomalous queries of other types are.
+
+    A deviation is the mean patch feature inside the anomaly mask less the mean normal reference feature; the
+    result is the mean cosine. None where it is not defined: without masks, without another type.
+    """
+    others = [
+        query
+        for query in queries
+        if bench.cache.labels[query]
+        and bench.cache.has_mask(query)
+        and bench.catalogue.anomaly_types[query] != references.anomaly_type
+    ]
+    if context.normal is None or context.abnormal is None or context.marked is None or not others:
+        return None
+    centre = context.normal.flatten(0, 2).mean(0)
+    known = context.abnormal[context.marked].mean(0) - centre
+    found = torch.stack(
+        [bench.cache.features([query])[0].float()[bench.cache.patch_masks([query])[0]].mean(0) for query in others]
+    )
+    return torch.cosine_similarity(found - centre, known[None]).mean().item()
+
+
+def _context(bench: Workbench, normal: Sequence[int], abnormal: Sequence[int]) -> Context:
+    cache, config = bench.cache, bench.model.config
+    marked = cache.patch_masks(abnormal) if abnormal and all(cache.has_mask(index) for index in abnormal) else None
+    rotated = bench.rotate(normal) if bench.rotate is not None and normal else None
+    return Context(
+        normal=cache.features(normal).float() if normal else None,
+        abnormal=cache.features(abnormal).float() if abnormal else None,
+        marked=marked,
+        rotated=rotated,
+        eraser=(config.num_neighbors, config.num_components, config.erase_strength, config.residual_anchor),
+    )
+
+
+def _patch_scores(bench: Workbench, name: str, context: Context, queries: Sequence[int]) -> Tensor:
+    """(n, h, w) patch scores of a method; queries are read one at a time, so memory stays small."""
+    if name == IDEAL:
+        encoded = bench.model.encode_features(
+            *(None if part is None else part[None] for part in (context.normal, context.abnormal, context.marked))
+        )
+        return torch.cat(
+            [
+                bench.model.score_features(bench.cache.features([query]).float(), encoded, (1, 1)).patch_scores
+                for query in queries
+            ]
+        )
+    maps = []
+    for query in queries:
+        features = bench.cache.features([query])[0].float()  # (h, w, C)
+        maps.append(METHODS[name](features.flatten(0, 1), context).view(features.shape[:2]))
+    return torch.stack(maps)
+
+
+def _figures(bench: Workbench, scores: Tensor, masks: Tensor, labels: Tensor) -> Figures:
+    """Percentages from patch scores (n, h, w), pixel masks (n, H, W) and labels (n,)."""
+    images = image_metrics(image_scores(scores, bench.model.config.top_fraction), labels)
+    maps = upsample(scores, (masks.shape[1], masks.shape[2]))
+    if bench.smoothing:
+        maps = gaussian_smoothing(maps, bench.smoothing)
+    pixels = pixel_metrics(maps, masks)
+    pixels["pro_as_released"] = released_pro(maps, masks)
+    return {
+        **{f"image_{name}": 100 * value for name, value in images.items()},
+        **{f"pixel_{name}": 100 * value for name, value in pixels.items()},
+    }

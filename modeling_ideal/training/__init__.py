@@ -1,0 +1,1 @@
+"""Training on episodes of cached features; sits above the model and the data, is never shipped."""

@@ -1,0 +1,45 @@
+"""`make bench`: run every benchmark, print the figures, write them to a JSON file."""
+
+import argparse
+import importlib
+import json
+import os
+import pkgutil
+import platform
+from pathlib import Path
+
+import torch
+import transformers
+
+from . import __path__ as benchmarks_path
+
+
+def main() -> None:
+    names = sorted(module.name for module in pkgutil.iter_modules(benchmarks_path) if module.name[0] != "_")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks.json"))
+    parser.add_argument("--only", nargs="*", choices=names, default=names)
+    arguments = parser.parse_args()
+    results = {
+        "machine": {
+            "cpu": platform.processor() or platform.machine(),
+            "threads": torch.get_num_threads(),
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            "transformers": transformers.__version__,
+        }
+    }
+    for name in arguments.only:
+        figures = importlib.import_module(f"{__package__}.{name}").measure()
+        results[name] = figures
+        print(f"\n{name}")
+        for label, value in figures.items():
+            print(f"  {label:<66} {value:10.3f}")
+    temporary = arguments.out.with_suffix(".tmp")
+    temporary.write_text(json.dumps(results, indent=2) + "\n")
+    os.replace(temporary, arguments.out)
+    print(f"\nwritten to {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,17 @@
+"""Times that can be compared on a noisy machine."""
+
+import statistics
+import time
+from collections.abc import Callable
+
+
+def interleaved_medians(tasks: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Median seconds of each task, all tasks taking turns, so that noise and clock changes hit them alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in tasks}
+    for round_number in range(rounds + 1):
+        for name, task in tasks.items():
+            start = time.perf_counter()
+            task()
+            if round_number:  # the first one warms up
+                seconds[name].append(time.perf_counter() - start)
+    return {name: statistics.median(values) for name, values in seconds.items()}

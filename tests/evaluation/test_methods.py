@@ -1,0 +1,107 @@
+"""Each baseline against a plain loop."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA
+
+from modeling_ideal.evaluation.methods import CORESET_SHARE, METHODS, Context, coreset
+
+from .. import plain
+
+GRID = (4, 5)
+
+
+@pytest.fixture
+def features():
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape):
+        return torch.randn(*shape, *GRID, 8, generator=generator) + 0.5
+
+    return {"query": draw()[None][0], "normal": draw(2), "abnormal": draw(1), "rotated": draw(4)}
+
+
+@pytest.fixture
+def context(features):
+    marked = torch.zeros(1, *GRID, dtype=torch.bool)
+    marked[0, 1:3, 1:3] = True
+    return Context(features["normal"], features["abnormal"], marked, features["rotated"])
+
+
+@pytest.fixture
+def plainly(features, context):
+    """The same as plain float64 arrays, with the denoised and residual deviations of the anomalous patches."""
+    normals = features["normal"].double().numpy().reshape(-1, 8)
+    anomalous = features["abnormal"][context.marked].double().numpy()
+    pairs = [plain.denoise(patch, normals, 12, 4, 0.8) for patch in anomalous]
+    return {
+        "query": features["query"].double().numpy().reshape(-1, 8),
+        "normals": normals,
+        "anomalous": anomalous,
+        "rotated": features["rotated"].double().numpy().reshape(-1, 8),
+        "residual": np.array([pair[0] for pair in pairs]),
+        "denoised": np.array([pair[1] for pair in pairs]),
+    }
+
+
+def nearest(vector, others):
+    return min(plain.cosine_distance(vector, other) for other in others)
+
+
+def expected(name, patch, parts):
+    """What each method's definition says of one patch."""
+    normal = nearest(patch, parts["normals"])
+    residual, denoised = plain.denoise(patch, parts["normals"], 12, 4, 0.8)
+    return {
+        "abnormal_matching": lambda: 1 - nearest(patch, parts["anomalous"]),
+        "normal_matching": lambda: normal,
+        "rotated_normal_matching": lambda: nearest(patch, parts["rotated"]),
+        "both_matching": lambda: (normal + 1 - nearest(patch, parts["anomalous"])) / 2,
+        "residual_matching": lambda: (normal + 1 - nearest(residual, parts["residual"])) / 2,
+        "nve_matching": lambda: (normal + 1 - nearest(denoised, parts["denoised"])) / 2,
+        "residual_length": lambda: np.linalg.norm(residual) / np.linalg.norm(patch),
+        "nve_length": lambda: np.linalg.norm(denoised) / np.linalg.norm(patch),
+    }[name]()
+
+
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"subspace", "coreset"}))
+def test_a_method_is_what_it_says(name, features, context, plainly):
+    scores = METHODS[name](features["query"].flatten(0, 1), context)
+    assert scores.shape == (20,)
+    values = [expected(name, patch, plainly) for patch in plainly["query"]]
+    np.testing.assert_allclose(scores, values, atol=1e-5)
+
+
+def test_subspace_is_what_pca_does_not_reconstruct(features, context, plainly):
+    pca = PCA(n_components=0.99).fit(plainly["normals"])
+    rest = plainly["query"] - pca.inverse_transform(pca.transform(plainly["query"]))
+    scores = METHODS["subspace"](features["query"].flatten(0, 1), context)
+    np.testing.assert_allclose(scores, np.linalg.norm(rest, axis=1), atol=1e-5)
+
+
+def test_coreset_distance(features, context, plainly):
+    kept = coreset(context.normals).double().numpy()
+    assert len(kept) == int(40 * CORESET_SHARE)
+    assert all(any(np.allclose(patch, normal) for normal in plainly["normals"]) for patch in kept)
+    values = [min(np.linalg.norm(patch - other) for other in kept) for patch in plainly["query"]]
+    np.testing.assert_allclose(METHODS["coreset"](features["query"].flatten(0, 1), context), values, atol=1e-5)
+
+
+def test_a_coreset_is_chosen_greedily():
+    line = torch.tensor([[0.0], [1.0], [2.0], [9.0], [4.0]] * 4)
+    assert coreset(line).flatten().tolist() == [4.0, 9.0]  # nearest the mean, then the farthest from it
+
+
+def test_references_that_are_missing_are_named(features):
+    patches = features["query"].flatten(0, 1)
+    with pytest.raises(ValueError, match="expected abnormal references for this method, got none"):
+        METHODS["abnormal_matching"](patches, Context(features["normal"], None, None))
+    with pytest.raises(ValueError, match="expected features of rotated normal references"):
+        METHODS["rotated_normal_matching"](patches, Context(features["normal"], None, None))
+
+
+def test_without_normal_references_unmarked_patches_serve(features, context):
+    alone = Context(None, features["abnormal"], context.marked)
+    scores = METHODS["normal_matching"](features["abnormal"][0].flatten(0, 1), alone)
+    assert torch.allclose(scores.view(GRID)[~context.marked[0]], torch.zeros(16), atol=1e-6)

@@ -1,0 +1,237 @@
+"""The protocol runner: right figures, resumable, the same in one process and in two."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from scipy.ndimage import gaussian_filter
+from sklearn.metrics import average_precision_score, roc_auc_score
+
+from modeling_ideal import IdealImageProcessor, IdealModel
+from modeling_ideal.cli import main
+from modeling_ideal.data import load_records
+from modeling_ideal.data.reference_sets import read_references
+from modeling_ideal.evaluation import protocol
+from modeling_ideal.evaluation.methods import METHODS
+from modeling_ideal.evaluation.protocol import Evaluation
+from modeling_ideal.evaluation.results import summarise, write_json
+
+from .. import plain
+
+MEANS = {"image_auroc", "image_ap", "image_f1_max", "pixel_auroc", "pixel_pro", "pixel_f1_max"}
+
+
+def evaluation(target, model_folder, out, **changes):
+    return Evaluation(
+        model=IdealModel.from_pretrained(model_folder),
+        processor=IdealImageProcessor.from_pretrained(model_folder),
+        **{
+            "target": target,
+            "out": out,
+            "cache": out / "features",
+            "layout": "mvtec",
+            "setups": ["N1A1"],
+            "seeds": [0, 1],
+            "methods": ["ideal", "normal_matching"],
+            **changes,
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(target, model_folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("finished")
+    return out, evaluation(target, model_folder, out).run()
+
+
+def test_the_result_has_the_published_shape(finished):
+    out, results = finished
+    assert json.loads((out / "results.json").read_text()) == json.loads(json.dumps(results))
+    general = results["setups"]["N1A1"]["general"]
+    assert set(general["mean"]) >= MEANS
+    assert set(general["categories"]) == {"nut", "bolt"}
+    assert set(results["setups"]["N1A1"]["hard"]["categories"]) == {"nut"}  # bolt has one type of defect
+    assert results["setups"] == results["methods"]["ideal"]["setups"]
+    assert all(0 <= value <= 100 for value in general["mean"].values())
+
+
+def by_hand(target, model_folder, references, method):
+    """Scores and smoothed maps of one reference set, computed from the pictures without the package's runner."""
+    model = IdealModel.from_pretrained(model_folder)
+    processor = IdealImageProcessor.from_pretrained(model_folder)
+    records = {record["path"]: record for record in load_records(target, "mvtec")}
+    normal = [records[reference.path]["image"] for reference in references.normal]
+    abnormal = [records[reference.path] for reference in references.abnormal]
+    inputs = processor(normal_refs=normal)
+    if method == "ideal":
+        inputs |= processor(
+            abnormal_refs=[record["image"] for record in abnormal], masks=[record["mask"] for record in abnormal]
+        )
+    used = {reference.path for reference in (*references.normal, *references.abnormal)}
+    queries = [
+        record
+        for path, record in records.items()
+        if record["category"] == references.category and record["split"] == "test" and path not in used
+    ]
+    out = model(**processor(query=[record["image"] for record in queries]), **inputs)
+    maps = [gaussian_filter(part, 4.0, mode="nearest") for part in out.anomaly_maps.detach().double().numpy()]
+    return queries, out.scores.detach().numpy(), maps
+
+
+@pytest.mark.parametrize("method", ["ideal", "normal_matching"])
+def test_figures_are_those_of_an_independent_computation(finished, target, model_folder, method):
+    out, results = finished
+    for category in ("nut", "bolt"):
+        aurocs, precisions, pixels = [], [], []
+        for references in read_references(out / "references.json"):
+            if references.category == category:
+                queries, scores, maps = by_hand(target, model_folder, references, method)
+                labels = [record["label"] for record in queries]
+                masks = [
+                    np.zeros(a.shape) if record["mask"] is None else np.asarray(record["mask"]) > 0
+                    for record, a in zip(queries, maps, strict=True)
+                ]
+                aurocs.append(roc_auc_score(labels, scores))
+                precisions.append(average_precision_score(labels, scores))
+                pixels.append(roc_auc_score(np.ravel(masks), np.ravel(maps)))
+        figures = results["methods"][method]["setups"]["N1A1"]["general"]["categories"][category]
+        assert figures["image_auroc"] == pytest.approx(100 * np.mean(aurocs), abs=0.5)  # features are float16 here
+        assert figures["image_ap"] == pytest.approx(100 * np.mean(precisions), abs=0.5)
+        assert figures["pixel_auroc"] == pytest.approx(100 * np.mean(pixels), abs=0.5)
+
+
+def test_difficulty_is_the_mean_cosine_of_deviations(finished, target, model_folder):
+    out, results = finished
+    model = IdealModel.from_pretrained(model_folder)
+    processor = IdealImageProcessor.from_pretrained(model_folder)
+    records = {record["path"]: record for record in load_records(target, "mvtec")}
+
+    def deviation(record, centre):
+        inputs = processor(abnormal_refs=[record["image"]], masks=[record["mask"]])
+        features = model.extract_features(inputs["abnormal_refs"])[0]
+        marked = torch.nn.functional.max_pool2d(inputs["masks"][None].float(), 4)[0, 0] > 0
+        return features[marked].mean(0).numpy() - centre
+
+    cosines = []
+    for references in read_references(out / "references.json"):
+        if references.category == "nut":
+            pixels = processor(query=[records[reference.path]["image"] for reference in references.normal])["query"]
+            centre = model.extract_features(pixels).mean((0, 1, 2)).numpy()
+            known = deviation(records[references.abnormal[0].path], centre)
+            others = [
+                record
+                for record in records.values()
+                if record["category"] == "nut" and record["anomaly_type"] not in ("good", references.anomaly_type)
+            ]
+            cosines.append(np.mean([plain.cosine(deviation(record, centre), known) for record in others]))
+    assert results["difficulty"]["N1A1"] == {"nut": pytest.approx(np.mean(cosines), abs=1e-3)}
+
+
+def test_all_methods_run_with_and_without_abnormal_references(target, model_folder, tmp_path):
+    results = evaluation(target, model_folder, tmp_path, methods=["ideal", *METHODS], seeds=[0], setups=["N2A2"]).run()
+    assert set(results["methods"]) == {"ideal", *METHODS}
+    normal_only = evaluation(
+        target, model_folder, tmp_path / "normal", methods=["ideal", "normal_matching"], seeds=[0], setups=["N2A0"]
+    ).run()
+    general = {name: value["setups"]["N2A0"]["general"] for name, value in normal_only["methods"].items()}
+    assert general["ideal"] == general["normal_matching"]  # IDEAL without abnormal references is normal matching
+
+
+def test_a_stopped_run_goes_on_where_it_was(finished, target, model_folder, tmp_path, monkeypatch):
+    real, calls = protocol.evaluate_unit, []
+
+    def limited(bench, references):
+        calls.append(references)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(bench, references)
+
+    monkeypatch.setattr(protocol, "evaluate_unit", limited)
+    with pytest.raises(KeyboardInterrupt):
+        evaluation(target, model_folder, tmp_path).run()
+    assert not (tmp_path / "results.json").exists()
+    assert evaluation(target, model_folder, tmp_path).run() == finished[1]
+    assert len(calls) == 3 + 2  # two units were done, one was stopped and is done again
+    assert evaluation(target, model_folder, tmp_path).run() == finished[1]
+    assert len(calls) == 3 + 2
+
+
+def test_published_references_repeat_a_result(finished, target, model_folder, tmp_path):
+    out, results = finished
+    again = evaluation(target, model_folder, tmp_path, references=out / "references.json").run()
+    assert again["methods"] == results["methods"]
+
+
+def test_two_processes_give_the_same_as_one(finished, target, model_folder, tmp_path):
+    command = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
+    command += ["--main_process_port", "0", "-m", "modeling_ideal", "evaluate", "--model", str(model_folder)]
+    command += ["--target", str(target), "--layout", "mvtec", "--setups", "N1A1", "--seeds", "0", "1"]
+    command += ["--methods", "ideal", "normal_matching", "--out", str(tmp_path / "out")]
+    environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "HF_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.count("| N1A1 | general | ideal |") == 1, result.stdout  # the first process alone speaks
+    assert "2/2" in result.stderr  # of four reference sets, so there really were two processes
+    assert "4/4" not in result.stderr
+    two = json.loads((tmp_path / "out" / "results.json").read_text())
+    one = json.loads((finished[0] / "results.json").read_text())
+    for method in ("ideal", "normal_matching"):
+        for setting in ("general", "hard"):
+            a, b = (each["methods"][method]["setups"]["N1A1"][setting]["mean"] for each in (one, two))
+            assert a == pytest.approx(b, abs=1e-6)
+
+
+def test_summaries():
+    figures = [
+        (0, "nut", {"auroc": 80.0}),
+        (0, "bolt", {"auroc": 60.0}),
+        (1, "nut", {"auroc": 90.0}),
+        (1, "bolt", {"auroc": 70.0}),
+    ]
+    assert summarise(figures) == {
+        "mean": {"auroc": 75.0},
+        "spread": {"auroc": pytest.approx(np.std([70, 80], ddof=1))},
+        "categories": {"bolt": {"auroc": 65.0}, "nut": {"auroc": 85.0}},
+    }
+    assert summarise(figures[:2])["spread"] == {"auroc": None}
+    assert summarise([(0, "nut", {"auroc": None})])["mean"] == {"auroc": None}
+
+
+def test_undefined_figures_become_null(tmp_path):
+    write_json(tmp_path / "part.json", {"a": {"b": float("nan")}, "c": 1.5})
+    assert json.loads((tmp_path / "part.json").read_text()) == {"a": {"b": None}, "c": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": ["ideal", "magic"]}, r"methods: expected some of \['ideal', .* got \['magic'\]"),
+        ({"methods": []}, r"methods: expected some of .* got none"),
+        ({"setups": ["1N1A"]}, r"expected a set-up such as 'N1A1' or 'N8A4', got '1N1A'"),
+        ({"seeds": []}, "expected at least one seed"),
+        ({"settings": ["easy"]}, r"settings: expected some of \['general', 'hard'\], got \['easy'\]"),
+    ],
+)
+def test_bad_arguments_are_refused(target, model_folder, tmp_path, changes, message):
+    with pytest.raises(ValueError, match=message):
+        evaluation(target, model_folder, tmp_path, **changes)
+
+
+def test_references_of_other_setups_are_refused(finished, target, model_folder, tmp_path):
+    other = evaluation(target, model_folder, tmp_path, references=finished[0] / "references.json", setups=["N4A1"])
+    with pytest.raises(ValueError, match=r"references.json: expected reference sets of \['N4A1'\] .* got none"):
+        other.run()
+
+
+def test_the_command_evaluates_a_bare_backbone(target, model_folder, tmp_path, capsys):
+    IdealModel.from_pretrained(model_folder).backbone.save_pretrained(tmp_path / "backbone")
+    arguments = ["evaluate", "--backbone", str(tmp_path / "backbone"), "--stage", "stage1", "--no-norm"]
+    arguments += ["--target", str(target), "--out", str(tmp_path / "out"), "--setups", "N1A1", "--seeds", "0"]
+    assert main([*arguments, "--methods", "ideal"]) == 2
+    assert "the method 'ideal' needs a trained --model" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main([*arguments, "--model", str(model_folder)])

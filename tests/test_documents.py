@@ -1,0 +1,51 @@
+"""What the documents claim runs: every Python snippet of the README."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from transformers import AutoConfig
+
+from modeling_ideal.backbone import build_backbone
+
+ROOT = Path(__file__).resolve().parents[1]
+HUB_BACKBONE = "facebook/dinov2-small"  # cannot be had offline; a small random one of its kind stands in
+
+
+def snippets(name):
+    text = (ROOT / name).read_text()
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.fixture
+def workshop(tmp_path, monkeypatch):
+    """A folder with the pictures and the backbone that the snippets speak of."""
+    random = np.random.default_rng(0)
+    for name in ("good_1.png", "good_2.png", "scratched.png", "part.png"):
+        Image.fromarray(random.integers(0, 256, (60, 80, 3), dtype=np.uint8)).save(tmp_path / name)
+    mask = np.zeros((60, 80), np.uint8)
+    mask[20:30, 30:50] = 255
+    Image.fromarray(mask).save(tmp_path / "scratched_mask.png")
+    config = AutoConfig.for_model(
+        "dinov2", hidden_size=32, num_hidden_layers=2, num_attention_heads=2, patch_size=14, image_size=56
+    )
+    build_backbone(config).save_pretrained(tmp_path / "backbone")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_readme_snippets_run(workshop):
+    found = snippets("README.md")
+    assert found
+    for snippet in found:
+        snippet = snippet.replace(HUB_BACKBONE, str(workshop / "backbone"))
+        exec(compile(snippet, "README.md", "exec"), {})  # noqa: S102 - our own document
+
+
+def test_the_readme_names_only_targets_that_exist():
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    named = set(re.findall(r"\bmake (\w+)", (ROOT / "README.md").read_text()))
+    assert named
+    assert named <= targets
