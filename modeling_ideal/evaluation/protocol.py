@@ -153,8 +153,7 @@ class Evaluation:
         """Names a part by all that decides what is in it."""
         config = self.model.config
         everything = [FORMAT, sorted(self.methods), sorted(self.settings), self.smoothing, asdict(references)]
-        everything += [self.encoder.fingerprint, self._head(), config.alignment, config.top_fraction]
-        everything += [config.num_neighbors, config.num_components, config.erase_strength, config.residual_anchor]
+        everything += [self.encoder.fingerprint, self._head(), config.alignment, config.top_fraction, config.eraser]
         return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def _results(self, sets: Sequence[ReferenceSet]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def task_difficulty(
 
 
 def _context(bench: Workbench, normal: Sequence[int], abnormal: Sequence[int]) -> Context:
-    cache, config = bench.cache, bench.model.config
+    cache = bench.cache
     marked = cache.patch_masks(abnormal) if abnormal and all(cache.has_mask(index) for index in abnormal) else None
     rotated = bench.rotate(normal) if bench.rotate is not None and normal else None
     return Context(
@@ -107,7 +107,7 @@ def _context(bench: Workbench, normal: Sequence[int], abnormal: Sequence[int]) -
         abnormal=cache.features(abnormal).float() if abnormal else None,
         marked=marked,
         rotated=rotated,
-        eraser=(config.num_neighbors, config.num_components, config.erase_strength, config.residual_anchor),
+        eraser=bench.model.config.eraser,
     )
 
 
