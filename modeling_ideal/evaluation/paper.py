@@ -26,8 +26,6 @@ from importlib.resources import files
 PAPER = "arXiv:2605.23231"
 IDEAL = "IDEAL"  # the paper's own method, by the paper's name
 
-_KEYS = ("table", "setting", "setup", "method", "data_set")
-
 
 @dataclass(frozen=True)
 class PaperFigures:
@@ -103,14 +101,8 @@ def paper_data_set(folder: str) -> str | None:
 @cache
 def paper_figures() -> tuple[PaperFigures, ...]:
     """All lines of `paper_figures.csv`, in the paper's order."""
-    with files(__package__).joinpath("paper_figures.csv").open(encoding="utf-8", newline="") as stream:
-        return tuple(
-            PaperFigures(
-                *(line[key] for key in _KEYS),
-                values={name: float(text) for name, text in line.items() if name not in _KEYS and text},
-            )
-            for line in csv.DictReader(stream)
-        )
+    text = files(__package__).joinpath("paper_figures.csv").read_text(encoding="utf-8")
+    return tuple(_figures(line) for line in csv.DictReader(text.splitlines()))
 
 
 def published(table: str, data_set: str | None) -> dict[tuple[str, str], dict[str, float]]:
@@ -120,3 +112,8 @@ def published(table: str, data_set: str | None) -> dict[tuple[str, str], dict[st
         for figures in paper_figures()
         if figures.table == table and figures.data_set == data_set
     }
+
+
+def _figures(line: dict[str, str]) -> PaperFigures:
+    names = {key: line.pop(key) for key in ("table", "setting", "setup", "method", "data_set")}
+    return PaperFigures(**names, values={name: float(text) for name, text in line.items() if text})
