@@ -42,8 +42,8 @@ def tables(results: Sequence[dict[str, Any]]) -> str:
         f'categories. A pair is image / pixel AUROC. "Paper" is what {PAPER} prints, "difference" is ours less the '
         f'paper\'s, "{ABSENT}" is a figure that is undefined, not measured or not printed.',
         "A target is compared with the paper if its folder has the name of one of the paper's data sets and as many "
-        "categories as that; whether all its images are there is not checked. The paper trains IDEAL on MVTecAD, and on "
-        "VisA where the target is MVTecAD.",
+        "categories as that; whether all its images are there is not checked. The paper trains IDEAL on MVTecAD, "
+        "and on VisA where the target is MVTecAD.",
         "\n".join(f"- {target.comparability()}" for target in targets),
         _section("General (the paper's Table 1)", general_table(targets), targets),
         _section("Hard (the paper's Table 2)", hard_table(targets), targets, _about_hard(targets)),

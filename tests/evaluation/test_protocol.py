@@ -19,6 +19,7 @@ from modeling_ideal.evaluation import protocol
 from modeling_ideal.evaluation.methods import METHODS
 from modeling_ideal.evaluation.protocol import Evaluation
 from modeling_ideal.evaluation.results import summarise, write_json
+from modeling_ideal.evaluation.tables import tables
 
 from .. import plain
 
@@ -51,6 +52,7 @@ def finished(target, model_folder, tmp_path_factory):
 def test_the_result_has_the_published_shape(finished):
     out, results = finished
     assert json.loads((out / "results.json").read_text()) == json.loads(json.dumps(results))
+    assert (out / "tables.md").read_text() == tables([results])
     general = results["setups"]["N1A1"]["general"]
     assert set(general["mean"]) >= MEANS
     assert set(general["categories"]) == {"nut", "bolt"}
