@@ -1,6 +1,7 @@
 """Records: a folder of pictures as a `datasets.Dataset`, decoded lazily, never stale."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -8,7 +9,7 @@ from typing import Any, Literal, overload
 import datasets
 from PIL import Image
 
-from .folder import Entry, Problem, Scan
+from .folder import Entry, Scan
 from .images import image_size, open_image, png_bytes, read_masks, unreadable
 from .layouts import scan
 
@@ -135,7 +136,7 @@ def load_records(
     """The records of a folder of pictures.
 
     Columns: `image`, `mask` (mode "L", 255 where anomalous, of the image's size; None for normal images and
-    in categories without masks), `label` (0 normal, 1 anomalous), `category`, `anomaly_type` ("good" for
+    in one's own folder without masks), `label` (0 normal, 1 anomalous), `category`, `anomaly_type` ("good" for
     normal), `split` ("train" or "test") and `path` (below `root`, with forward slashes, unique).
 
     Args:
@@ -144,8 +145,8 @@ def load_records(
         streaming: give a `datasets.IterableDataset`, without preparing anything.
         valid_as: the split, "train" or "test", that the images of a `valid` folder (BMAD) join; by default
             they are left out, and the log says so.
-        allow_missing_masks: let an anomalous image have the mask None although others of its category have
-            masks; by default that is an error.
+        allow_missing_masks: let an anomalous image without a mask file have the mask None; by default that is
+            an error, except in one's own folder where a whole category has none.
         cache_dir: where `datasets` keeps the prepared records (not the images); its own cache by default.
             The records of a folder that has changed are always prepared anew.
     """
@@ -167,16 +168,27 @@ def load_records(
 
 def _report(scanned: Scan, allow_missing_masks: bool) -> None:
     """Raise for the errors of a scan, log its warnings and notes: nothing is left out silently."""
-    errors: list[Problem] = []
+    errors: list[str] = []
+    warnings: dict[str, list[str]] = defaultdict(list)
+    hint = ""
     for problem in scanned.problems:
-        if problem.severity == "error" and not (allow_missing_masks and problem.kind == "missing mask"):
-            errors.append(problem)
-        elif problem.severity == "note":
+        missing_mask = problem.kind == "missing mask"
+        if problem.severity == "note":
             logger.info("%s: %s", scanned.root, problem.message)
+        elif problem.severity == "warning" or (missing_mask and allow_missing_masks):
+            warnings[problem.kind].append(problem.message)
         else:
-            logger.warning("%s: %s", scanned.root, problem.message)
+            errors.append(problem.message)
+            hint = " (allow_missing_masks=True reads them without)" if missing_mask else hint
+    for messages in warnings.values():
+        logger.warning("%s: %s", scanned.root, _enumerate(messages))
     if errors:
-        messages = [problem.message for problem in errors[:_NAMED_AT_MOST]]
-        more = f"; and {len(errors) - len(messages)} more" if len(errors) > len(messages) else ""
-        hint = " (allow_missing_masks=True reads them without)" if errors[0].kind == "missing mask" else ""
-        raise ValueError(f"{scanned.root}: {'; '.join(messages)}{more}{hint}; `ideal data check` lists everything")
+        raise ValueError(f"{scanned.root}: {_enumerate(errors)}{hint}")
+
+
+def _enumerate(messages: list[str]) -> str:
+    """The first of the messages in one line, and how many there are."""
+    if len(messages) <= _NAMED_AT_MOST:
+        return "; ".join(messages)
+    shown = "; ".join(messages[:_NAMED_AT_MOST])
+    return f"{shown}; and {len(messages) - _NAMED_AT_MOST} more, which `ideal data check` lists"

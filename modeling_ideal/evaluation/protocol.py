@@ -147,11 +147,15 @@ class Evaluation:
             turned.append(picture.crop((left, top, left + width, top + height)))
         return torch.cat([self.encoder([picture]) for picture in turned]).cpu()
 
+    def _head(self) -> str | None:
+        """The fingerprint of the whole model where its head is used; a new head, which is random, is not."""
+        return self.model.fingerprint if IDEAL in self.methods else None
+
     def _key(self, references: ReferenceSet) -> str:
         """Names a part by all that decides what is in it."""
+        config = self.model.config
         everything = [FORMAT, sorted(self.methods), sorted(self.settings), self.smoothing, asdict(references)]
-        everything += [self.encoder.fingerprint, self.model.fingerprint]
-        everything += [self.model.config.alignment, self.model.config.top_fraction]
+        everything += [self.encoder.fingerprint, self._head(), config.alignment, config.top_fraction, config.eraser]
         return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def _results(self, sets: Sequence[ReferenceSet]) -> dict[str, Any]:
@@ -163,7 +167,7 @@ class Evaluation:
         results: dict[str, Any] = {
             "target": self.target.name,
             "command": self.command,
-            "model": self.model.fingerprint,
+            "model": self._head(),
             "encoder": self.encoder.fingerprint,
             "seeds": list(self.seeds),
             "smoothing": self.smoothing,

@@ -125,14 +125,12 @@ def _section(title: str, content: str, targets: Sequence[Target], note: str = ""
     """A table under its title, with a note and how it was made; empty if the table is."""
     if not content:
         return ""
-    made = [
-        f"- {run['target']}: {_command(run)}, model {run['model'][:_FINGERPRINT_DIGITS]}, "
-        f"encoder {run['encoder'][:_FINGERPRINT_DIGITS]}"
-        for target in targets
-        for run in target.runs
-    ]
-    return "\n\n".join(filter(None, [f"## {title}", content, note, "\n".join(made)]))
+    made = "\n".join(f"- {target.name}: {_made_by(run)}" for target in targets for run in target.runs)
+    return "\n\n".join(filter(None, [f"## {title}", content, note, made]))
 
 
-def _command(run: dict[str, Any]) -> str:
-    return f"`{run['command']}`" if run["command"] else "called from Python"
+def _made_by(run: dict[str, Any]) -> str:
+    """The command, and the fingerprints of the model, if its head was used, and of the encoder."""
+    command = f"`{run['command']}`" if run["command"] else "called from Python"
+    model = f"model {run['model'][:_FINGERPRINT_DIGITS]}" if run["model"] else "no trained head"
+    return f"{command}, {model}, encoder {run['encoder'][:_FINGERPRINT_DIGITS]}"

@@ -162,6 +162,17 @@ def test_a_stopped_run_goes_on_where_it_was(finished, target, model_folder, tmp_
     assert len(calls) == 3 + 2
 
 
+def test_training_free_methods_do_not_depend_on_the_head(target, model_folder, tmp_path, monkeypatch):
+    first = evaluation(target, model_folder, tmp_path, methods=["normal_matching"], seeds=[0])
+    results = first.run()
+    assert results["model"] is None
+    monkeypatch.setattr(protocol, "evaluate_unit", None)  # nothing is to be evaluated again
+    other = evaluation(target, model_folder, tmp_path, methods=["normal_matching"], seeds=[0])
+    with torch.no_grad():
+        other.model.deviation_encoder.vectors.weight.add_(1)
+    assert other.run() == results
+
+
 def test_published_references_repeat_a_result(finished, target, model_folder, tmp_path):
     out, results = finished
     again = evaluation(target, model_folder, tmp_path, references=out / "references.json").run()
