@@ -65,16 +65,18 @@ def hard_table(targets: Sequence[Target]) -> str:
 
 
 def ablation_table(targets: Sequence[Target]) -> str:
-    """Table 3 (left): what each part of IDEAL adds, in set-ups with normal and abnormal references."""
+    """Table 3 (left): what each part of IDEAL adds, where a set-up has both references and two rows to compare."""
     papers = [published("3", target.data_set) for target in targets]
     lines = []
     for setup in _setups(targets, "general"):
-        parsed = Setup.parse(setup)
+        rows = []
         for method, parts in ABLATION.items():
             measured = [target.figures(setup, method, "general") for target in targets]
-            if any(measured) and parsed.num_normal and parsed.num_abnormal:
+            if any(measured):
                 marks = ["✓" if part in parts.split(" + ") else "" for part in ("N1", "A1", "NVE", "IDE")]
-                lines.append([setup, *marks, method, *_beside(measured, papers, (setup, parts))])
+                rows.append([setup, *marks, method, *_beside(measured, papers, (setup, parts))])
+        if len(rows) > 1 and Setup.parse(setup).num_normal and Setup.parse(setup).num_abnormal:
+            lines += rows
     head = ["set-up", "normal", "abnormal", "NVE", "IDE", "method", *_heads(targets, papers)]
     return table(head, lines, words=6)
 

@@ -134,6 +134,10 @@ def test_the_ablation_is_shaped_like_table_3():
     assert len(lines) == 2 + 5 + 5  # nothing for N1A0
 
 
+def test_one_row_is_no_ablation(mpdd):
+    assert ablation_table([only(mpdd)]) == ""
+
+
 def test_the_plug_in_has_off_on_and_the_gain():
     rows = {"residual_length": 70.0, "nve_length": 72.5, "residual_matching": 60.0}
     methods = {
@@ -203,7 +207,6 @@ def test_every_table_says_how_it_was_made(mpdd):
     assert [section.splitlines()[0] for section in sections] == [
         "General (the paper's Table 1)",
         "Hard (the paper's Table 2)",
-        "Ablation, General (the paper's Table 3, left)",
         "All metrics: mpdd_448, General (the paper's Table A6)",
         "All metrics: mpdd_448, Hard (the paper's Table 2)",
         "By category: mpdd_448, General, N1A1",
