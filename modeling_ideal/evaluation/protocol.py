@@ -26,6 +26,7 @@ from ..training.encoder import BackboneEncoder
 from ..version import __version__
 from .methods import METHODS
 from .results import by_setup, difficulties, write_json
+from .tables import write_tables
 from .units import IDEAL, Workbench, evaluate_unit
 
 FORMAT = 1  # of a part; another way of computing needs another number, or old parts would be taken for new ones
@@ -40,7 +41,7 @@ class Evaluation:
         model: with a trained head for the method `"ideal"`; any for the others.
         processor: of the model.
         target: folder of the target data set.
-        out: folder for `results.json`, `references.json` and the parts that make a run resumable.
+        out: folder for `results.json`, `tables.md`, `references.json` and the parts that make a run resumable.
         cache: folder of the feature cache.
         layout: of the target.
         setups: for example `["N1A1", "N4A1"]`.
@@ -80,7 +81,7 @@ class Evaluation:
         self.encoder = BackboneEncoder(self.model, self.processor)
 
     def run(self) -> dict[str, Any]:
-        """Evaluate what is not there yet, and write `results.json`; under `accelerate launch` processes share."""
+        """Evaluate what is not there yet, and write the results; under `accelerate launch` processes share."""
         from accelerate import PartialState
         from accelerate.utils import parse_flag_from_env
 
@@ -110,6 +111,7 @@ class Evaluation:
         if state.is_main_process:
             write_references(self.out / "references.json", sets)
             write_json(self.out / "results.json", results)
+            write_tables(self.out / "tables.md", [results])
         state.wait_for_everyone()
         return results
 

@@ -19,6 +19,7 @@ from modeling_ideal.evaluation import protocol
 from modeling_ideal.evaluation.methods import METHODS
 from modeling_ideal.evaluation.protocol import Evaluation
 from modeling_ideal.evaluation.results import summarise, write_json
+from modeling_ideal.evaluation.tables import tables
 
 from .. import plain
 
@@ -51,6 +52,7 @@ def finished(target, model_folder, tmp_path_factory):
 def test_the_result_has_the_published_shape(finished):
     out, results = finished
     assert json.loads((out / "results.json").read_text()) == json.loads(json.dumps(results))
+    assert (out / "tables.md").read_text() == tables([results])
     general = results["setups"]["N1A1"]["general"]
     assert set(general["mean"]) >= MEANS
     assert set(general["categories"]) == {"nut", "bolt"}
@@ -185,7 +187,7 @@ def test_two_processes_give_the_same_as_one(finished, target, model_folder, tmp_
     environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "HF_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.count("| N1A1 | general | ideal |") == 1, result.stdout  # the first process alone speaks
+    assert result.stdout.count("General\n\n") == 1, result.stdout  # the first process alone speaks
     assert "2/2" in result.stderr  # of four reference sets, so there really were two processes
     assert "4/4" not in result.stderr
     two = json.loads((tmp_path / "out" / "results.json").read_text())
