@@ -103,6 +103,7 @@ class Hub(Content):
             "HF_HUB_DISABLE_TELEMETRY": "1",
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
             "HF_HUB_DISABLE_UPDATE_CHECK": "1",
+            "HF_UPDATE_DOWNLOAD_COUNTS": "0",
             **({"HF_TOKEN": user} if user else {"HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}),
         }
 
@@ -186,20 +187,32 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: the hub keeps a log of its own."""
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing of a client that went away; tell of everything else."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def serve(max_requests: int = 1000, seconds: float = 300) -> Iterator[Hub]:
-    """A running Hub; it stops when the block ends, and by itself after some time or too many requests."""
+    """A running Hub; it stops when the block ends, or by itself when the time is over."""
     handler = type("Handler", (_Handler,), {})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        handler.hub = hub = Hub(f"http://127.0.0.1:{server.server_address[1]}", max_requests)
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        end = threading.Timer(seconds, server.shutdown)
-        end.daemon = True
-        thread.start()
-        end.start()
-        try:
-            yield hub
-        finally:
-            end.cancel()
-            server.shutdown()
-            thread.join()
+    server = _Server(("127.0.0.1", 0), handler)
+    handler.hub = hub = Hub(f"http://127.0.0.1:{server.server_address[1]}", max_requests)
+
+    def run() -> None:
+        with server:  # closes the port, so that a client that is late is refused and need not wait
+            server.serve_forever(poll_interval=0.05)
+
+    thread = threading.Thread(target=run, daemon=True)
+    end = threading.Timer(seconds, server.shutdown)
+    end.daemon = True
+    thread.start()
+    end.start()
+    try:
+        yield hub
+    finally:
+        end.cancel()
+        server.shutdown()
+        thread.join()
