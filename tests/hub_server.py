@@ -69,7 +69,7 @@ class Hub(Content):
         home: Path,
         user: str | None = WRITER,
         package: bool = True,
-        seconds: float = 60,
+        seconds: float = 120,
     ) -> subprocess.CompletedProcess[str]:
         """Run a script in a fresh process whose Hub is this one, with its caches below `home`.
 
