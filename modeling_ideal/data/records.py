@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, overload
 
 import datasets
+from datasets.table import embed_table_storage
 from PIL import Image
 
 from .folder import Entry, Scan
@@ -16,6 +17,7 @@ from .layouts import scan
 logger = logging.getLogger(__name__)
 
 _NAMED_AT_MOST = 5
+_EMBEDDED_AT_ONCE = 100  # whole photographs, so far fewer than the 1,000 rows that `datasets` takes by default
 
 
 class NamedImage(datasets.Image):
@@ -139,6 +141,9 @@ def load_records(
     in one's own folder without masks), `label` (0 normal, 1 anomalous), `category`, `anomaly_type` ("good" for
     normal), `split` ("train" or "test") and `path` (below `root`, with forward slashes, unique).
 
+    The images stay in their files. `push_to_hub` and `save_to_disk` take them along; `to_parquet` writes down where
+    they are on this machine, so pass the records through `embed_images` before it.
+
     Args:
         root: the folder; nothing is ever written into it.
         layout: a key of `modeling_ideal.data.layouts.LAYOUTS`, or "auto" to recognise it (logged).
@@ -164,6 +169,31 @@ def load_records(
             raise
         records = builder.as_dataset(split="records")
     return records.cast_column("image", NamedImage())
+
+
+def embed_images(records: datasets.Dataset) -> datasets.Dataset:
+    """The records with their image files inside, which then need neither the folder nor this machine.
+
+    For `to_parquet` and its like: `embed_images(records).to_parquet("parts.parquet")`. The copy is kept in the
+    cache of `datasets`, as that of `map` is; format and columns stay.
+
+    Args:
+        records: the records of `load_records`, mapped or filtered at will; a stream cannot be embedded.
+    """
+    if not isinstance(records, datasets.Dataset):
+        raise ValueError(f"expected a datasets.Dataset, got {type(records).__name__}: load without streaming=True")
+    try:
+        embedded = records.with_format("arrow").map(
+            embed_table_storage,
+            batched=True,
+            batch_size=_EMBEDDED_AT_ONCE,
+            writer_batch_size=_EMBEDDED_AT_ONCE,
+            features=records.features,
+            desc="Embedding images",
+        )
+    except FileNotFoundError as error:
+        raise unreadable(error.filename, error) from error
+    return embedded.with_format(**records.format)
 
 
 def _report(scanned: Scan, allow_missing_masks: bool) -> None:
