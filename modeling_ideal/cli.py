@@ -72,6 +72,7 @@ def _add_evaluate(commands: argparse._SubParsersAction) -> None:
     evaluate.add_argument("--references", metavar="FILE", help="repeat the reference sets of an earlier run")
     evaluate.add_argument("--smoothing", type=float, default=4.0, help="of anomaly maps, in pixels (default: 4)")
     evaluate.add_argument("--cache", metavar="DIR", help="feature cache (default: OUT/features)")
+    evaluate.add_argument("--pictures", action="store_true", help="montages, curves and t-SNE, into OUT/pictures")
     evaluate.add_argument("--out", required=True, metavar="DIR")
     evaluate.set_defaults(run=_evaluate)
 

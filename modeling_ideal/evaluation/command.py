@@ -49,6 +49,7 @@ def evaluate(arguments: argparse.Namespace) -> str:
         references=Path(arguments.references) if arguments.references else None,
         smoothing=arguments.smoothing,
         command=_command(arguments, methods),
+        pictures=arguments.pictures,
     ).run()
     return means_table(results) if PartialState().is_main_process else ""
 

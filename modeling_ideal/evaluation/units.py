@@ -12,6 +12,7 @@ from ..data.reference_sets import ReferenceSet, applicable_settings, inference_e
 from ..image_processing_ideal import gaussian_smoothing
 from ..metrics import image_metrics, pixel_metrics, released_pro
 from ..modeling_ideal import IdealModel
+from ..references import IdealReferences
 from ..scoring import image_scores, upsample
 from .methods import METHODS, Context
 
@@ -56,8 +57,8 @@ def evaluate_unit(bench: Workbench, references: ReferenceSet) -> dict:
     """
     episodes = inference_episodes(bench.catalogue, references, "general")
     queries = [episode.query for episode in episodes]
-    context = _context(bench, episodes[0].normal, episodes[0].abnormal)
-    scores = {name: _patch_scores(bench, name, context, queries) for name in bench.methods}  # (n, h, w) each
+    context = reference_context(bench, episodes[0].normal, episodes[0].abnormal)
+    scores = {name: query_scores(bench, name, context, queries) for name in bench.methods}  # (n, h, w) each
     masks = bench.cache.pixel_masks(queries)
     labels = torch.tensor([bench.cache.labels[query] for query in queries])
     result: dict = {"settings": {}, "queries": {}, "difficulty": task_difficulty(bench, references, queries, context)}
@@ -98,7 +99,8 @@ def task_difficulty(
     return torch.cosine_similarity(found - centre, known[None]).mean().item()
 
 
-def _context(bench: Workbench, normal: Sequence[int], abnormal: Sequence[int]) -> Context:
+def reference_context(bench: Workbench, normal: Sequence[int], abnormal: Sequence[int]) -> Context:
+    """The references with these indices, as all methods take them."""
     cache, config = bench.cache, bench.model.config
     marked = cache.patch_masks(abnormal) if abnormal and all(cache.has_mask(index) for index in abnormal) else None
     rotated = bench.rotate(normal) if bench.rotate is not None and normal else None
@@ -111,12 +113,17 @@ def _context(bench: Workbench, normal: Sequence[int], abnormal: Sequence[int]) -
     )
 
 
-def _patch_scores(bench: Workbench, name: str, context: Context, queries: Sequence[int]) -> Tensor:
+def encode_context(bench: Workbench, context: Context) -> IdealReferences:
+    """The references as the model keeps them."""
+    return bench.model.encode_features(
+        *(None if part is None else part[None] for part in (context.normal, context.abnormal, context.marked))
+    )
+
+
+def query_scores(bench: Workbench, name: str, context: Context, queries: Sequence[int]) -> Tensor:
     """(n, h, w) patch scores of a method; queries are read one at a time, so memory stays small."""
     if name == IDEAL:
-        encoded = bench.model.encode_features(
-            *(None if part is None else part[None] for part in (context.normal, context.abnormal, context.marked))
-        )
+        encoded = encode_context(bench, context)
         return torch.cat(
             [
                 bench.model.score_features(bench.cache.features([query]).float(), encoded, (1, 1)).patch_scores
@@ -130,12 +137,16 @@ def _patch_scores(bench: Workbench, name: str, context: Context, queries: Sequen
     return torch.stack(maps)
 
 
+def anomaly_maps(bench: Workbench, scores: Tensor, size: tuple[int, int]) -> Tensor:
+    """(n, H, W) maps of `size` from patch scores (n, h, w), smoothed: what pixel metrics see."""
+    maps = upsample(scores, size)
+    return gaussian_smoothing(maps, bench.smoothing) if bench.smoothing else maps
+
+
 def _figures(bench: Workbench, scores: Tensor, masks: Tensor, labels: Tensor) -> Figures:
     """Percentages from patch scores (n, h, w), pixel masks (n, H, W) and labels (n,)."""
     images = image_metrics(image_scores(scores, bench.model.config.top_fraction), labels)
-    maps = upsample(scores, (masks.shape[1], masks.shape[2]))
-    if bench.smoothing:
-        maps = gaussian_smoothing(maps, bench.smoothing)
+    maps = anomaly_maps(bench, scores, (masks.shape[1], masks.shape[2]))
     pixels = pixel_metrics(maps, masks)
     pixels["pro_as_released"] = released_pro(maps, masks)
     return {
