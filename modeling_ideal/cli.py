@@ -18,6 +18,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_data(commands)
     _add_evaluate(commands)
     _add_tables(commands)
+    _add_cost(commands)
     return parser
 
 
@@ -60,8 +61,7 @@ def _add_evaluate(commands: argparse._SubParsersAction) -> None:
     source = evaluate.add_mutually_exclusive_group(required=True)
     source.add_argument("--model", metavar="FOLDER", help="a trained IDEAL model: a folder or a Hub name")
     source.add_argument("--backbone", metavar="FOLDER", help="a pre-trained backbone, for the training-free methods")
-    evaluate.add_argument("--stage", help="of the backbone, for example stage9 (default: its last)")
-    evaluate.add_argument("--no-norm", action="store_true", help="without the backbone's final layer norm")
+    _add_stage(evaluate)
     evaluate.add_argument("--target", required=True, metavar="DIR", help="folder of the target data set")
     evaluate.add_argument("--layout", default="auto", help="of the target (default: recognised)")
     evaluate.add_argument("--setups", nargs="+", default=["N1A1", "N2A1", "N4A1", "N8A4"], metavar="NxAy")
@@ -73,6 +73,7 @@ def _add_evaluate(commands: argparse._SubParsersAction) -> None:
     evaluate.add_argument("--references", metavar="FILE", help="repeat the reference sets of an earlier run")
     evaluate.add_argument("--smoothing", type=float, default=4.0, help="of anomaly maps, in pixels (default: 4)")
     evaluate.add_argument("--cache", metavar="DIR", help="feature cache (default: OUT/features)")
+    evaluate.add_argument("--pictures", action="store_true", help="montages, curves and t-SNE, into OUT/pictures")
     evaluate.add_argument("--out", required=True, metavar="DIR")
     evaluate.set_defaults(run=_evaluate)
 
@@ -106,6 +107,35 @@ def _tables(arguments: argparse.Namespace) -> int:
     if text:
         print(text, end="")
     return 0
+
+
+def _add_cost(commands: argparse._SubParsersAction) -> None:
+    cost = commands.add_parser(
+        "cost",
+        help="measure what a model costs: parameters, FLOPs, frames a second, memory",
+        description="One query at a time of the model's image size, with references encoded once and encoded again "
+        "for every query: a Markdown table, with the paper's figures.",
+    )
+    source = cost.add_mutually_exclusive_group(required=True)
+    source.add_argument("--model", nargs="+", metavar="FOLDER", help="IDEAL models: folders or Hub names")
+    source.add_argument("--backbone", metavar="FOLDER", help="a pre-trained backbone, with a new head")
+    _add_stage(cost)
+    cost.add_argument("--setups", nargs="+", default=["N1A1", "N8A4"], metavar="NxAy")
+    cost.add_argument("--rounds", type=int, default=15, help="how often everything is timed (default: 15)")
+    cost.add_argument("--json", action="store_true", help="print the figures as JSON")
+    cost.set_defaults(run=_cost)
+
+
+def _cost(arguments: argparse.Namespace) -> int:
+    from .evaluation.cost import cost
+
+    print(cost(arguments))
+    return 0
+
+
+def _add_stage(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--stage", help="of the backbone, for example stage9 (default: its last)")
+    command.add_argument("--no-norm", action="store_true", help="without the backbone's final layer norm")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

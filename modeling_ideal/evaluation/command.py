@@ -42,6 +42,7 @@ def evaluate(arguments: argparse.Namespace) -> str:
         references=Path(arguments.references) if arguments.references else None,
         smoothing=arguments.smoothing,
         command=_command(arguments, methods),
+        pictures=arguments.pictures,
     ).run()
     if not PartialState().is_main_process:
         return ""
@@ -61,15 +62,21 @@ def make_tables(arguments: argparse.Namespace) -> str:
     return ""
 
 
+def load_backbone(folder: str, stage: str | None, no_norm: bool) -> IdealModel:
+    """A new head on a stage of a pre-trained backbone, by default its last, normed or not."""
+    options: dict[str, Any] = {"apply_layernorm": False} if no_norm else {}
+    if stage:
+        options["out_features"] = [stage]
+    return IdealModel.from_backbone(folder, **options)
+
+
 def _load(arguments: argparse.Namespace) -> tuple[IdealModel, IdealImageProcessor]:
     if arguments.model:
         model = IdealModel.from_pretrained(arguments.model)
         return model, IdealImageProcessor.from_pretrained(arguments.model)
-    options: dict[str, Any] = {"apply_layernorm": False} if arguments.no_norm else {}
-    if arguments.stage:
-        options["out_features"] = [arguments.stage]
     patch = AutoConfig.from_pretrained(arguments.backbone).patch_size
-    return IdealModel.from_backbone(arguments.backbone, **options), IdealImageProcessor(patch_size=patch)
+    model = load_backbone(arguments.backbone, arguments.stage, arguments.no_norm)
+    return model, IdealImageProcessor(patch_size=patch)
 
 
 def _command(arguments: argparse.Namespace, methods: list[str]) -> str:

@@ -25,6 +25,7 @@ from ..modeling_ideal import IdealModel
 from ..training.encoder import BackboneEncoder
 from ..version import __version__
 from .methods import METHODS
+from .pictures import draw_pictures
 from .results import by_setup, difficulties, write_json
 from .tables import write_tables
 from .units import IDEAL, Workbench, evaluate_unit
@@ -51,6 +52,7 @@ class Evaluation:
         references: a file of reference sets to repeat, instead of drawing them.
         smoothing: of anomaly maps, in pixels.
         command: how to repeat it, kept in the result.
+        pictures: draw montages, curves and deviations of the first seed into `out / "pictures"`.
     """
 
     model: IdealModel
@@ -66,6 +68,7 @@ class Evaluation:
     references: Path | None = None
     smoothing: float = 4.0
     command: str = ""
+    pictures: bool = False
     encoder: BackboneEncoder = field(init=False)
 
     def __post_init__(self) -> None:
@@ -113,6 +116,8 @@ class Evaluation:
             write_json(self.out / "results.json", results)
             write_tables(self.out / "tables.md", [results])
         state.wait_for_everyone()
+        if self.pictures and state.is_main_process:  # the others need not wait
+            draw_pictures(bench, records, sets, self.out / "pictures", self._key)
         return results
 
     def _reference_sets(self, catalogue: Catalogue) -> list[ReferenceSet]:

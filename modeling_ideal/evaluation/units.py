@@ -12,6 +12,7 @@ from ..data.reference_sets import ReferenceSet, applicable_settings, inference_e
 from ..image_processing_ideal import gaussian_smoothing
 from ..metrics import image_metrics, pixel_metrics, released_pro
 from ..modeling_ideal import IdealModel
+from ..references import IdealReferences
 from ..scoring import image_scores, upsample
 from .methods import METHODS, Context, Query
 
@@ -56,8 +57,8 @@ def evaluate_unit(bench: Workbench, references: ReferenceSet) -> dict:
     """
     episodes = inference_episodes(bench.catalogue, references, "general")
     queries = [episode.query for episode in episodes]
-    context = _context(bench, episodes[0].normal, episodes[0].abnormal)
-    scores = _patch_scores(bench, context, queries)
+    context = reference_context(bench, episodes[0].normal, episodes[0].abnormal)
+    scores = query_scores(bench, context, queries)
     masks = bench.cache.pixel_masks(queries)
     labels = torch.tensor([bench.cache.labels[query] for query in queries])
     chosen = {}  # places of a setting's queries among all
@@ -67,7 +68,7 @@ def evaluate_unit(bench: Workbench, references: ReferenceSet) -> dict:
             chosen[setting] = torch.tensor([place for place, query in enumerate(queries) if query in kept])
     figures: dict[str, dict[str, Figures]] = {setting: {} for setting in chosen}
     for name, values in scores.items():
-        maps = _maps(bench, values, (masks.shape[1], masks.shape[2]))
+        maps = anomaly_maps(bench, values, (masks.shape[1], masks.shape[2]))
         for setting, places in chosen.items():
             parts = (values[places], maps[places], masks[places], labels[places])
             figures[setting][name] = _figures(bench, *parts)
@@ -103,7 +104,8 @@ def task_difficulty(
     return torch.cosine_similarity(found - centre, known[None]).mean().item()
 
 
-def _context(bench: Workbench, normal: Sequence[int], abnormal: Sequence[int]) -> Context:
+def reference_context(bench: Workbench, normal: Sequence[int], abnormal: Sequence[int]) -> Context:
+    """The references with these indices, as all methods take them."""
     cache = bench.cache
     marked = cache.patch_masks(abnormal) if abnormal and all(cache.has_mask(index) for index in abnormal) else None
     rotated = bench.rotate(normal) if bench.rotate is not None and normal else None
@@ -116,12 +118,15 @@ def _context(bench: Workbench, normal: Sequence[int], abnormal: Sequence[int]) -
     )
 
 
-def _patch_scores(bench: Workbench, context: Context, queries: Sequence[int]) -> dict[str, Tensor]:
+def encode_context(bench: Workbench, context: Context) -> IdealReferences:
+    """The references as the model keeps them."""
+    parts = (context.normal, context.abnormal, context.marked)
+    return bench.model.encode_features(*(None if part is None else part[None] for part in parts))
+
+
+def query_scores(bench: Workbench, context: Context, queries: Sequence[int]) -> dict[str, Tensor]:
     """(n, h, w) patch scores of every method; queries are read one at a time, so memory stays small."""
-    encoded = None
-    if IDEAL in bench.methods:
-        parts = (context.normal, context.abnormal, context.marked)
-        encoded = bench.model.encode_features(*(None if part is None else part[None] for part in parts))
+    encoded = encode_context(bench, context) if IDEAL in bench.methods else None
     scores: dict[str, list[Tensor]] = {name: [] for name in bench.methods}
     for index in queries:
         features = bench.cache.features([index]).float()  # (1, h, w, C)
@@ -134,8 +139,8 @@ def _patch_scores(bench: Workbench, context: Context, queries: Sequence[int]) ->
     return {name: torch.stack(parts) for name, parts in scores.items()}
 
 
-def _maps(bench: Workbench, scores: Tensor, size: tuple[int, int]) -> Tensor:
-    """Patch scores (n, h, w) to smoothed anomaly maps (n, H, W)."""
+def anomaly_maps(bench: Workbench, scores: Tensor, size: tuple[int, int]) -> Tensor:
+    """Patch scores (n, h, w) to smoothed maps (n, H, W) of `size`: what pixel metrics see."""
     maps = upsample(scores, size)
     return gaussian_smoothing(maps, bench.smoothing) if bench.smoothing else maps
 

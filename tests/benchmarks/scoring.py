@@ -1,17 +1,14 @@
 """What IDEAL adds to its backbone: ViT-S/14 at 448 px, batch 1, random weights, against one backbone forward."""
 
 import json
-import re
 import subprocess
 import sys
-from pathlib import Path
 
 import torch
 
 from modeling_ideal import IdealConfig, IdealModel, IdealReferences
+from modeling_ideal.evaluation.measuring import interleaved_medians, peak_mebibytes, reset_peak
 from modeling_ideal.normal_variation_eraser import nearest_normals, unit
-
-from ._timing import interleaved_medians
 
 SIDE = 448
 ROUNDS = 15
@@ -86,7 +83,7 @@ def print_peak(what: str) -> None:
     model(image, *reference_images(1, 1))  # what torch sets up once
     reset_peak()
     model.backbone(image)
-    before = peak_megabytes()
+    before = peak_mebibytes()
     reset_peak()
     if what == "encoding":
         model.encode_references(*parts)
@@ -94,16 +91,7 @@ def print_peak(what: str) -> None:
         vectors = torch.randn(1, model.config.num_deviation_vectors, 384)
         references = IdealReferences([torch.randn(8 * 1024, 384)], vectors, fingerprint=fingerprint)
         model(image, references=references)
-    print(json.dumps(peak_megabytes() - before))
-
-
-def reset_peak() -> None:
-    """Makes the kernel forget this process's peak memory (Linux)."""
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def peak_megabytes() -> float:
-    return int(re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())[1]) / 1024
+    print(json.dumps(peak_mebibytes() - before))
 
 
 if __name__ == "__main__":

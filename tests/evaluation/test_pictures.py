@@ -1,0 +1,269 @@
+"""The pictures of an evaluation: there, not blank, the same twice, and true to the figures."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from modeling_ideal import IdealImageProcessor, IdealModel
+from modeling_ideal.cli import main
+from modeling_ideal.data.reference_sets import draw_references, inference_episodes
+from modeling_ideal.evaluation import montage, pictures, plots
+from modeling_ideal.evaluation.deviations import embed, neighbor_agreement, project, sample_deviations
+from modeling_ideal.evaluation.montage import Query, Scale, Tile, color_scale, draw_montage, heat
+from modeling_ideal.evaluation.pictures import spread_out, write_png
+from modeling_ideal.evaluation.plots import MethodCurves, draw_curves
+from modeling_ideal.evaluation.protocol import Evaluation
+from modeling_ideal.evaluation.units import Workbench, reference_context
+from modeling_ideal.metrics import image_metrics, pixel_metrics
+
+NAMES = ("montage", "curves", "deviations")
+METHODS = ["ideal", "normal_matching"]
+
+
+def evaluate(target, model_folder, out, **changes):
+    return Evaluation(
+        model=IdealModel.from_pretrained(model_folder),
+        processor=IdealImageProcessor.from_pretrained(model_folder),
+        target=target,
+        out=out,
+        cache=out / "features",
+        layout="mvtec",
+        pictures=True,
+        **{"setups": ["N1A1"], "seeds": [0, 1], "methods": METHODS, **changes},
+    ).run()
+
+
+@pytest.fixture(scope="module")
+def drawn(target, model_folder, tmp_path_factory):
+    out = tmp_path_factory.mktemp("drawn")
+    return out, evaluate(target, model_folder, out)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Without t-SNE, which takes most of the time."""
+    monkeypatch.setattr(plots, "embed", lambda vectors: vectors[:, :2])
+
+
+@pytest.fixture
+def bench(target, model_folder, tmp_path, monkeypatch):
+    """The workbench that an evaluation gives to its pictures, and one of its reference sets."""
+    given = []
+    monkeypatch.setattr("modeling_ideal.evaluation.protocol.draw_pictures", lambda *parts: given.append(parts))
+    evaluate(target, model_folder, tmp_path)
+    bench, _, sets, *_ = given[0]
+    return bench, sets[0]
+
+
+def files(out, setup="N1A1"):
+    folder = out / "pictures" / setup
+    return {path.name: path for path in folder.iterdir()} if folder.exists() else {}
+
+
+def tile(value=0.5, mask=None, size=(8, 12)):
+    return Tile(np.full((*size, 3), value), np.zeros(size, bool) if mask is None else mask, "a part")
+
+
+def test_every_category_has_its_pictures_and_they_show_something(drawn):
+    found = files(drawn[0])
+    assert set(found) == {f"{category}_{name}.png" for category in ("nut", "bolt") for name in NAMES}
+    for path in found.values():
+        picture = Image.open(path).convert("RGB")
+        assert min(picture.size) > 300
+        assert len(picture.getcolors(picture.width * picture.height)) > 100  # not blank
+
+
+def test_a_second_run_draws_the_same_bytes(drawn, target, model_folder, tmp_path):
+    evaluate(target, model_folder, tmp_path)
+    again = files(tmp_path)
+    for name, path in files(drawn[0]).items():
+        assert again[name].read_bytes() == path.read_bytes(), name
+
+
+def test_files_hold_neither_date_nor_version(drawn):
+    for path in files(drawn[0]).values():
+        assert set(Image.open(path).info) == {"Evaluation", "dpi"}
+
+
+def test_only_missing_and_outdated_pictures_are_drawn(quick, target, model_folder, tmp_path, monkeypatch):
+    evaluate(target, model_folder, tmp_path)
+    written, real = [], pictures.write_png
+    monkeypatch.setattr(pictures, "write_png", lambda path, *rest: (written.append(path.name), real(path, *rest)))
+    evaluate(target, model_folder, tmp_path)
+    assert written == []
+    files(tmp_path)["nut_curves.png"].unlink()
+    evaluate(target, model_folder, tmp_path)
+    assert written == ["nut_curves.png"]
+    evaluate(target, model_folder, tmp_path, methods=["normal_matching"])  # other methods, other pictures
+    assert len(written) == 1 + 2 * len(NAMES)
+
+
+def test_pictures_are_asked_for(quick, target, model_folder, tmp_path):
+    arguments = ["evaluate", "--model", str(model_folder), "--target", str(target), "--setups", "N1A1"]
+    arguments += ["--seeds", "0", "--out", str(tmp_path / "out")]
+    assert main(arguments) == 0
+    assert not (tmp_path / "out" / "pictures").exists()
+    assert main([*arguments, "--pictures"]) == 0
+    assert len(files(tmp_path / "out")) == 2 * len(NAMES)
+
+
+def test_a_category_without_the_setting_is_left_out(quick, target, model_folder, tmp_path):
+    evaluate(target, model_folder, tmp_path, settings=["hard"], methods=["normal_matching"])
+    assert set(files(tmp_path)) == {f"nut_{name}.png" for name in NAMES}  # bolt has one type of defect
+
+
+def test_good_parts_stay_cold_on_a_scale_fixed_for_all():
+    random = np.random.default_rng(0)
+    good, bad = random.uniform(0.1, 0.2, (2, 50, 50))
+    bad[20:25, 20:25] = 0.9
+    scale = color_scale(np.stack([good, bad]))
+    assert scale == Scale(pytest.approx(np.median([good, bad])), 0.9)
+    colors = heat(good, scale)
+    assert colors.shape == (50, 50, 4)
+    assert colors[..., 3].max() < 0.1  # the photograph shows through
+    assert (colors[..., 0] < colors[..., 2] + 0.1).all()  # and nothing is red
+    assert heat(bad, scale)[22, 22, 3] == montage.OPACITY
+    together = heat(np.stack([good, bad]), scale)  # a score has its colour, whatever lies beside it
+    np.testing.assert_array_equal(together[0], colors)
+    assert not heat(np.full((3, 3), 0.7), color_scale(np.full((3, 3), 0.7)))[..., 3].any()  # nothing stands out
+
+
+def test_a_montage_draws_all_maps_of_a_method_on_one_scale(monkeypatch):
+    used, real = [], montage.heat
+    monkeypatch.setattr(montage, "heat", lambda scores, scale: (used.append(scale), real(scores, scale))[1])
+    queries = [
+        Query(tile(), {"a": np.full((8, 12), value), "b": np.zeros((8, 12))}, {"a": 1, "b": 2}) for value in (0, 9)
+    ]
+    scales = {"a": Scale(1, 2), "b": Scale(0, 7)}
+    figure = draw_montage("title", [tile()], queries, scales)
+    assert used == [scales["a"], scales["b"]] * 2 + list(scales.values())  # rows, then the colour bars
+    assert figure.get_size_inches()[0] > 4 * montage.CELL
+    words = [text.get_text() for text in figure.texts]
+    assert {"title", "a", "b", "score 1", "score 2", "no defect"} <= set(words)
+    for axes in figure.axes:  # nothing hangs over the edge
+        box = axes.get_position()
+        assert min(box.x0, box.y0) >= 0
+        assert max(box.x1, box.y1) <= 1
+
+
+def test_outlines_surround_the_mask():
+    mask = np.zeros((8, 12), bool)
+    mask[2:4, 5:9] = True
+    figure = draw_montage("", [tile(mask=mask), tile(mask=np.ones((8, 12), bool)), tile()], [], {})
+    outlines = [[path for each in axes.collections for path in each.get_paths()] for axes in figure.axes]
+    assert [len(each) for each in outlines] == [1, 1, 0]
+    assert outlines[0][0].get_extents().bounds == pytest.approx((4.5, 1.5, 4, 2))
+
+
+def test_a_montage_of_pictures_that_differ_in_size_is_refused():
+    with pytest.raises(ValueError, match=r"all of one size, got shapes \[\(8, 12, 3\), \(9, 9, 3\)\]"):
+        draw_montage("", [tile(), tile(size=(9, 9))], [], {})
+
+
+def test_queries_are_chosen_alike_from_every_type():
+    assert spread_out([list(range(10))], 2) == [2, 7]
+    assert spread_out([[0, 1, 2, 3], [4], [5, 6, 7]], 5) == [1, 3, 4, 5, 7]
+    assert spread_out([[0, 1], [2]], 9) == [0, 1, 2]
+    assert spread_out([[], [3]], 4) == [3]
+
+
+def test_areas_of_curves_are_the_metrics():
+    random = np.random.default_rng(0)
+    masks = random.random((6, 20, 20)) > 0.9
+    masks[:2] = False
+    maps = torch.from_numpy(masks * 0.3 + random.random(masks.shape))
+    labels, scores = torch.tensor([0, 0, 1, 1, 1, 1]), maps.amax((1, 2))
+    curves = MethodCurves.of(scores, labels, maps, torch.from_numpy(masks))
+    assert curves.auroc == image_metrics(scores, labels)["auroc"]
+    assert curves.pro == pixel_metrics(maps, masks)["pro"]
+    figure = draw_curves("title", {"ideal": curves, "normal_matching": curves})
+    images, pixels = figure.axes
+    labels = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in (images, pixels)]
+    assert labels[0] == [f"{100 * curves.auroc:.1f}  {name}" for name in ("ideal", "normal matching")]
+    assert labels[1] == [f"{100 * curves.pro:.1f}  {name}" for name in ("ideal", "normal matching")]
+    line = pixels.get_lines()[0]
+    inside = line.get_xdata() <= 0.3
+    drawn_area = np.trapezoid(line.get_ydata()[inside], line.get_xdata()[inside]) / 0.3
+    assert drawn_area == pytest.approx(curves.pro, abs=0.02)
+
+
+def test_areas_in_the_legend_are_those_of_the_results(quick, target, model_folder, tmp_path, monkeypatch):
+    seen = {}
+    monkeypatch.setattr(
+        pictures, "draw_curves", lambda title, curves: seen.update({title: curves}) or draw_curves(title, curves)
+    )
+    results = evaluate(target, model_folder, tmp_path, seeds=[0])
+    general = results["methods"]["ideal"]["setups"]["N1A1"]["general"]["categories"]
+    for title, curves in seen.items():
+        category = title.split(":")[0]
+        assert 100 * curves["ideal"].auroc == pytest.approx(general[category]["image_auroc"])
+        assert 100 * curves["ideal"].pro == pytest.approx(general[category]["pixel_pro"])
+    assert len(seen) == 2
+
+
+def test_projection_is_equation_8():
+    random = np.random.default_rng(0)
+    deviations, vectors = random.normal(size=(7, 5)), 3 * random.normal(size=(4, 5))
+    expected = np.zeros((7, 5))
+    for place, deviation in enumerate(deviations):
+        for vector in vectors:
+            expected[place] += np.dot(deviation, vector) / np.dot(vector, vector) * vector
+    found = project(torch.from_numpy(deviations), torch.from_numpy(vectors))
+    np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
+
+
+def test_deviations_are_those_of_the_patches_they_are_called_after(bench):
+    bench, references = bench
+    episodes = inference_episodes(bench.catalogue, references)
+    queries = [episode.query for episode in episodes]
+    context = reference_context(bench, episodes[0].normal, episodes[0].abnormal)
+    sample = sample_deviations(bench, context, queries, max_patches=8)
+    assert (len(sample.anomalous), sample.anomalous.sum()) == (16, 8)
+    assert set(sample.kinds) == {"residual", "denoised", "projected"}
+    everything = bench.cache.features(queries).float().flatten(1, 2)  # (n, N, C)
+    marked = bench.cache.patch_masks(queries).flatten(1)
+    normals = context.normals
+    for residual, anomalous, picture in zip(sample.kinds["residual"], sample.anomalous, sample.pictures, strict=True):
+        patches = everything[picture][marked[picture] == bool(anomalous)]
+        nearest = torch.cosine_similarity(patches[:, None], normals[None], dim=-1).argmax(1)
+        candidates = patches - normals[nearest]
+        assert (candidates - torch.from_numpy(residual)).abs().amax(1).min() < 1e-5
+    without_head = Workbench(bench.cache, bench.catalogue, ["normal_matching"], bench.model)
+    assert set(sample_deviations(without_head, context, queries, 5).kinds) == {"residual", "denoised"}
+
+
+def test_normal_references_alone_have_no_projected_deviations(bench):
+    bench, _ = bench
+    references = draw_references(bench.catalogue, "N2A0", 0)[0]
+    episodes = inference_episodes(bench.catalogue, references)
+    context = reference_context(bench, episodes[0].normal, episodes[0].abnormal)
+    sample = sample_deviations(bench, context, [episode.query for episode in episodes], 5)
+    assert set(sample.kinds) == {"residual", "denoised"}
+
+
+def test_embedding_is_the_same_twice():
+    vectors = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
+    first, second = embed(vectors), embed(vectors)
+    assert first.shape == (40, 2)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_agreement_of_neighbors_leaves_the_own_picture_out():
+    vectors = np.array([[0.0], [0.1], [5.0], [5.1], [0.2], [5.2]])
+    anomalous = np.array([False, False, True, True, False, True])
+    pictures = np.array([0, 0, 0, 0, 1, 1])
+    assert neighbor_agreement(vectors, anomalous, pictures) == 1.0
+    assert neighbor_agreement(vectors, np.array([False, False, True, True, True, False]), pictures) == 0.0
+    assert np.isnan(neighbor_agreement(vectors, np.zeros(6, bool), pictures))
+    assert np.isnan(neighbor_agreement(vectors, anomalous, np.zeros(6, int)))
+
+
+def test_a_figure_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    def broken(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr("os.replace", broken)
+    with pytest.raises(OSError, match="disk full"):
+        write_png(tmp_path / "a.png", draw_montage("", [tile()], [], {}), {})
+    assert list(tmp_path.iterdir()) == []
