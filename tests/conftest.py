@@ -69,6 +69,17 @@ def model():
 
 
 @pytest.fixture
+def episode():
+    """Three queries, two normal and two abnormal references with masks."""
+    return {
+        "query": random_images(3, seed=1),
+        "normal_refs": random_images(2, seed=2),
+        "abnormal_refs": random_images(2, seed=3),
+        "masks": random_masks(2),
+    }
+
+
+@pytest.fixture
 def picture():
     """A colour picture, wider than high, smooth as photographs are."""
     values = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8)

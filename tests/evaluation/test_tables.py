@@ -6,7 +6,6 @@ import pytest
 
 from modeling_ideal.cli import main
 from modeling_ideal.evaluation.comparisons import ablation_table, general_table, hard_table, plug_in_table
-from modeling_ideal.evaluation.markdown import difference, table
 from modeling_ideal.evaluation.measured import by_target, read_results
 from modeling_ideal.evaluation.tables import category_table, metrics_table, tables
 
@@ -285,21 +284,3 @@ def test_the_command_makes_tables(mpdd, tmp_path, capsys):
     path.write_text("{}")
     assert main(["tables", str(path)]) == 2
     assert "expected the results.json of an evaluation, got an object without target" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "shown"),
-    [
-        (78.04, 78.5, "-0.5"),  # 78.0 - 78.5: what is shown adds up
-        (97.94, 97.9, "+0.0"),
-        (97.86, 97.9, "+0.0"),
-        (None, 97.9, "-"),
-        (97.9, None, "-"),
-    ],
-)
-def test_differences(ours, theirs, shown):
-    assert difference(ours, theirs) == shown
-
-
-def test_a_bar_in_a_name_does_not_end_the_cell():
-    assert table(["a|b"], [["c"]], words=1).splitlines()[0] == r"| a\|b |"
