@@ -91,14 +91,14 @@ def _drawings(
     rows = [Query(_tile(bench, records, queries[place]), {}, {}) for place in shown]
     scales: dict[str, Scale] = {}
     curves: dict[str, MethodCurves] = {}
-    for name in bench.methods:  # one at a time, for memory: its maps are large
+    for name in bench.methods:  # one at a time, and of its maps only those shown are kept: they are large
         patches = query_scores(bench, name, context, queries)
         maps = anomaly_maps(bench, patches, (masks.shape[1], masks.shape[2]))
         scores = image_scores(patches, bench.model.config.top_fraction)
         curves[name] = MethodCurves.of(scores, labels, maps, masks)
         scales[name] = color_scale(maps.numpy())
         for row, place in zip(rows, shown, strict=True):
-            row.maps[name], row.scores[name] = maps[place].numpy(), float(scores[place])
+            row.maps[name], row.scores[name] = maps[place].numpy().copy(), float(scores[place])
     title = f"{references.category}: {references.setup}, seed {references.seed}, {setting} setting"
     tiles = [_tile(bench, records, index) for index in (*normal, *abnormal)]
     return {
