@@ -1,11 +1,12 @@
 """Which patches of the abnormal references are anomalous, and how they deviate from the normal ones."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from .intrinsic_deviation_encoder import sinusoidal_positions
 from .normal_variation_eraser import Deviations, nearest_normals, unit
@@ -53,6 +54,15 @@ def select_anomalous_patches(
     positions = sinusoidal_positions(height, width, channels, abnormal.device).expand_as(abnormal)
     deviations = erase(abnormal[mask], normals, unit(normals)).denoised
     return AnomalousPatches(normals, abnormal[mask], positions[mask], deviations)
+
+
+def pad_sets(sets: Sequence[AnomalousPatches]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Features, positions, deviations (R, A, C) of R sets, A the longest, and which are valid (R, A) bool."""
+    features = pad_sequence([part.features for part in sets], batch_first=True)
+    positions = pad_sequence([part.positions for part in sets], batch_first=True)
+    deviations = pad_sequence([part.deviations for part in sets], batch_first=True)
+    lengths = torch.tensor([len(part.features) for part in sets], device=features.device)
+    return features, positions, deviations, torch.arange(features.shape[1], device=features.device) < lengths[:, None]
 
 
 @torch.no_grad()

@@ -17,6 +17,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_data(commands)
     _add_evaluate(commands)
+    _add_tables(commands)
     _add_cost(commands)
     return parser
 
@@ -54,8 +55,8 @@ def _add_evaluate(commands: argparse._SubParsersAction) -> None:
         "evaluate",
         help="measure a model and the baselines on a target data set by the paper's protocol",
         description="For every category, set-up and seed one fixed reference set; image and pixel metrics in percent, "
-        "as results.json with references.json beside it. A run that was stopped goes on where it was. Under "
-        "`accelerate launch -m modeling_ideal evaluate ...` several processes share the work.",
+        "as results.json, with tables.md and references.json beside it. A run that was stopped goes on where it was. "
+        "Under `accelerate launch -m modeling_ideal evaluate ...` several processes share the work.",
     )
     source = evaluate.add_mutually_exclusive_group(required=True)
     source.add_argument("--model", metavar="FOLDER", help="a trained IDEAL model: a folder or a Hub name")
@@ -83,6 +84,28 @@ def _evaluate(arguments: argparse.Namespace) -> int:
     table = evaluate(arguments)
     if table:
         print(table)
+    return 0
+
+
+def _add_tables(commands: argparse._SubParsersAction) -> None:
+    tables = commands.add_parser(
+        "tables",
+        help="make Markdown tables of results, with the paper's figures beside them",
+        description="The tables that `ideal evaluate` writes, of one or more of its results.json: General, Hard, "
+        "ablation, NVE as a plug-in, all metrics, and each category. Results on the same target must share the "
+        "encoder, the seeds and the smoothing.",
+    )
+    tables.add_argument("results", nargs="+", metavar="RESULTS.json")
+    tables.add_argument("--out", metavar="FILE.md", help="write them to this file (default: print them)")
+    tables.set_defaults(run=_tables)
+
+
+def _tables(arguments: argparse.Namespace) -> int:
+    from .evaluation.command import make_tables
+
+    text = make_tables(arguments)
+    if text:
+        print(text, end="")
     return 0
 
 

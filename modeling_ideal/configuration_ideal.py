@@ -123,6 +123,16 @@ class IdealConfig(PreTrainedConfig):
         size = self._backbone().patch_size
         return (size, size) if isinstance(size, int) else (size[0], size[1])
 
+    @property
+    def eraser(self) -> tuple[int, int, float, str]:
+        """Settings of the Normal Variation Eraser: k, r, alpha and the residual anchor."""
+        return self.num_neighbors, self.num_components, self.erase_strength, self.residual_anchor
+
+    @property
+    def loss_weights(self) -> dict[str, float]:
+        """Weights of the parts of the loss that have one (Eq. 7)."""
+        return {"discriminability": self.discriminability_weight, "orthogonality": self.orthogonality_weight}
+
     def _backbone(self) -> Any:
         return self.backbone_config  # a config object since __post_init__, whatever was given
 

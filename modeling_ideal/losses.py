@@ -89,6 +89,11 @@ def query_losses(
     }
 
 
+def total_loss(losses: dict[str, Tensor], weights: dict[str, float]) -> Tensor:
+    """Eq. 10: the sum of the parts, each with its weight (1 where none is given)."""
+    return torch.stack([weights.get(name, 1.0) * loss for name, loss in losses.items()]).sum()
+
+
 def reference_losses(deviations: list[Tensor], vectors: Tensor) -> dict[str, Tensor]:
     """The two terms of L_Dual (Eq. 7); shapes as in `discriminability_loss`."""
     return {

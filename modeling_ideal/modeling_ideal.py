@@ -10,23 +10,20 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import ModelOutput
 
-from .anomalous_patches import patch_masks, select_anomalous_patches
+from .anomalous_patches import pad_sets, patch_masks, select_anomalous_patches
 from .backbone import build_backbone, freeze, load_backbone, load_backbone_config, patch_features
 from .configuration_ideal import IdealConfig
 from .input_checks import check_counts, check_images, check_references, check_targets
 from .intrinsic_deviation_encoder import IntrinsicDeviationEncoder
-from .losses import query_losses, reference_losses
+from .losses import query_losses, reference_losses, total_loss
 from .normal_variation_eraser import Deviations, erase_normal_variation, nearest_normals, unit
 from .references import IdealReferences, model_fingerprint
 from .scoring import deviation_alignment, image_scores, patch_scores, projection_cosine, upsample
 
-# What in the configuration changes encoded references, beside the backbone.
-ENCODING_FIELDS = ("num_neighbors", "num_components", "erase_strength", "residual_anchor")
 IMAGES_AT_ONCE = 4  # references through the backbone, so that memory does not grow with their number
 
 
@@ -198,16 +195,11 @@ class IdealModel(PreTrainedModel):
         with self._full_precision():
             sets = [
                 select_anomalous_patches(
-                    banks[index] if banks else None, _pick(abnormal, index), _pick(marked, index), self._erase
+                    banks[index] if banks else None, _pick(abnormal, index), _pick(marked, index), self._deviations
                 )
                 for index in indices
             ]
-            features = pad_sequence([part.features for part in sets], batch_first=True)  # (R, A, C)
-            positions = pad_sequence([part.positions for part in sets], batch_first=True)
-            deviations = pad_sequence([part.deviations for part in sets], batch_first=True)
-            lengths = torch.tensor([len(part.features) for part in sets], device=features.device)
-            valid = torch.arange(features.shape[1], device=features.device) < lengths[:, None]  # (R, A)
-            vectors = self.deviation_encoder(features, positions, deviations, valid)
+            vectors = self.deviation_encoder(*pad_sets(sets))  # (R, M, C)
         return IdealReferences(
             normal_features=[part.normals for part in sets],
             deviation_vectors=vectors,
@@ -231,7 +223,11 @@ class IdealModel(PreTrainedModel):
             references = references.to(query.device)
         patches, vectors, alignment, similarities = query.flatten(1, 2), references.deviation_vectors, None, None
         with self._full_precision():
-            deviations = [self._query_deviations(image, references, index) for index, image in enumerate(patches)]
+            # One query at a time: its score cannot depend on the batch, and memory stays bounded.
+            deviations = [
+                self._deviations(image, *references.normals(index), denoise=vectors is not None)
+                for index, image in enumerate(patches)
+            ]
             nearest = torch.stack([part.nearest_cosine for part in deviations])  # (B, N)
             if vectors is not None:
                 vectors = vectors.expand(len(query), -1, -1)  # (B, M, C)
@@ -249,8 +245,7 @@ class IdealModel(PreTrainedModel):
                 losses = query_losses(maps, image, masks, labels, similarities)
                 if references.deviation_vectors is not None:
                     losses |= reference_losses(references.abnormal_deviations, references.deviation_vectors)
-                weights = {name: getattr(self.config, f"{name}_weight", 1.0) for name in losses}
-                loss = torch.stack([weights[name] * part for name, part in losses.items()]).sum()
+                loss = total_loss(losses, self.config.loss_weights)
         return IdealOutput(loss, losses, image, scores, maps, vectors)
 
     @property
@@ -258,7 +253,7 @@ class IdealModel(PreTrainedModel):
         """Says which model encoded a reference set; hashed again only when weights or settings have changed."""
         # Weights made under inference_mode carry no version; nothing trains those.
         state = [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in self.parameters()]
-        settings = [getattr(self.config, name) for name in ENCODING_FIELDS]
+        settings = self.config.eraser
         if self._known_fingerprint is None or self._known_fingerprint[0] != (state, settings):
             value = model_fingerprint(settings, self.config.backbone_config.to_dict(), self.named_parameters())
             self._known_fingerprint = ((state, settings), value)
@@ -285,26 +280,11 @@ class IdealModel(PreTrainedModel):
         parts = [self.extract_features(part) for part in images.flatten(0, 1).split(IMAGES_AT_ONCE)]
         return torch.cat(parts).unflatten(0, images.shape[:2])
 
-    def _query_deviations(self, patches: Tensor, references: IdealReferences, index: int) -> Deviations:
-        """Of the patches (N, C) of one query: scores cannot depend on the batch, and memory stays bounded."""
-        normals = _pick(references.normal_features, index)
-        directions = _pick(references.normal_directions, index)
-        if references.deviation_vectors is None:  # normal matching alone
-            return Deviations(patches, patches, nearest_normals(unit(patches), directions, 1)[0][:, 0])
-        return self._erase(patches, normals, directions)
-
-    def _erase(self, patches: Tensor, normals: Tensor, directions: Tensor) -> Deviations:
-        """The Normal Variation Eraser with this model's settings."""
-        config = self.config
-        return erase_normal_variation(
-            patches,
-            normals,
-            directions,
-            config.num_neighbors,
-            config.num_components,
-            config.erase_strength,
-            config.residual_anchor,
-        )
+    def _deviations(self, patches: Tensor, normals: Tensor, directions: Tensor, denoise: bool = True) -> Deviations:
+        """The Normal Variation Eraser with this model's settings; normal matching alone needs no denoising."""
+        if denoise:
+            return erase_normal_variation(patches, normals, directions, *self.config.eraser)
+        return Deviations(patches, patches, nearest_normals(unit(patches), directions, 1)[0][:, 0])
 
     def _full_precision(self) -> torch.autocast:
         """Everything after the backbone runs in float32: it is cheap, and eigenvectors need the digits."""

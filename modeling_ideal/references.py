@@ -49,6 +49,11 @@ class IdealReferences:
         """The number R of reference sets."""
         return len(self.normal_features)
 
+    def normals(self, index: int) -> tuple[Tensor, Tensor]:
+        """Normal patches (Q, C) of query `index` and the same at length 1: its own set, or the shared one."""
+        index = index if len(self) > 1 else 0
+        return self.normal_features[index], self.normal_directions[index]
+
     def __repr__(self) -> str:
         marks = {"given": ", defects marked", "estimated": ", defects estimated", "none": ""}[self.mask_source]
         return (

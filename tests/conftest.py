@@ -14,6 +14,8 @@ from transformers import AutoConfig
 
 from modeling_ideal import IdealConfig, IdealModel
 
+from .hub_server import serve
+
 PATCH = 4
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -89,3 +91,10 @@ def real_data():
     if not folder.is_dir():
         pytest.skip(f"no photographs at IDEAL_DATA ({folder.name})")
     return folder
+
+
+@pytest.fixture
+def hub():
+    """A Hub on loopback, empty."""
+    with serve() as hub:
+        yield hub

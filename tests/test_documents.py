@@ -10,6 +10,8 @@ from transformers import AutoConfig
 
 from modeling_ideal.backbone import build_backbone
 
+from .evaluation.conftest import save_part
+
 ROOT = Path(__file__).resolve().parents[1]
 HUB_BACKBONE = "facebook/dinov2-small"  # cannot be had offline; a small random one of its kind stands in
 
@@ -32,6 +34,10 @@ def workshop(tmp_path, monkeypatch):
         "dinov2", hidden_size=32, num_hidden_layers=2, num_attention_heads=2, patch_size=14, image_size=56
     )
     build_backbone(config).save_pretrained(tmp_path / "backbone")
+    for kind in ("train", "good", "scratch", "hole"):
+        for index in range(3):
+            save_part(tmp_path / "path" / "to" / "mvtec", "nut", kind, str(index), random)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "datasets")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

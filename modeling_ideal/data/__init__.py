@@ -1,5 +1,5 @@
 """Folders of pictures as records, episodes without leaks, features encoded once. Never shipped to the Hub."""
 
-from .records import load_records
+from .records import embed_images, load_records
 
-__all__ = ["load_records"]
+__all__ = ["embed_images", "load_records"]

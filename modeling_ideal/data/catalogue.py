@@ -1,13 +1,12 @@
 """The catalogue of a set of records: what sampling and caching need to know, without a decoded image."""
 
 import hashlib
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import datasets
 
-from .folder import NORMAL
+from .folder import NORMAL, file_state
 from .images import content_hash
 
 
@@ -67,8 +66,7 @@ def content_hashes(records: datasets.Dataset) -> list[str]:
     for row in images.cast_column("image", datasets.Image(decode=False)):
         path, embedded = row["image"]["path"], row["image"]["bytes"]
         if embedded is None:
-            file = os.stat(path)
-            state.update(repr((path, file.st_size, file.st_mtime_ns, file.st_ctime_ns)).encode())
+            state.update(f"{path} {file_state(path)}".encode())
         else:
             state.update(hashlib.blake2b(embedded).digest())
     hashed = images.map(

@@ -51,7 +51,7 @@ class Report:
         images = sum(count.images for count in self.counts)
         lines = [f"{self.root}: layout {self.layout}, {images} images", "", *_table(self.counts), ""]
         lines += [f"note: {note.message}" for note in self.notes]
-        lines += [f"{len(self.problems)} problems" if self.problems else "no problems found"]
+        lines += [f"problems found: {len(self.problems)}" if self.problems else "no problems found"]
         by_kind: dict[str, list[Problem]] = defaultdict(list)
         for problem in self.problems:
             by_kind[problem.kind].append(problem)

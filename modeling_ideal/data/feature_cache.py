@@ -59,7 +59,7 @@ class FeatureCache:
         return len(self.paths)
 
     def has_mask(self, index: int) -> bool:
-        """Whether `masks` can be asked for: False for an anomalous record without a mask alone."""
+        """Whether the masks can be asked for: they cannot for an anomalous record without one."""
         return self.labels[index] == 0 or self.mask_keys[index] is not None
 
     def features(self, indices: Sequence[int], out: Tensor | None = None) -> Tensor:

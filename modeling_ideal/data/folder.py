@@ -96,20 +96,25 @@ class Scan:
         """Changes with every change of the entries or of a file behind them."""
         digest = hashlib.blake2b(digest_size=16)
         for file in dict.fromkeys(file for entry in self.entries for file in (entry.file, *entry.masks)):
-            state = os.stat(self.root / file)
-            # ctime as well: a copy that preserves times, or a touch back, changes nothing else.
-            digest.update(repr((file, state.st_size, state.st_mtime_ns, state.st_ctime_ns)).encode())
+            digest.update(f"{file} {file_state(self.root / file)}".encode())
         for entry in self.entries:
             digest.update(repr(entry).encode())
         return digest.hexdigest()
 
 
+def file_state(path: str | Path) -> tuple[int, int, int]:
+    """Differs after every change of a file, without reading it."""
+    state = os.stat(path)
+    # ctime as well: an editor or a copy may put the size and the time of modification back.
+    return state.st_size, state.st_mtime_ns, state.st_ctime_ns
+
+
 def list_folder(root: str | Path) -> Listing:
     """List a folder; ValueError where there is none."""
-    root = Path(root)
+    root = Path(root).expanduser()
     if not root.is_dir():
         raise ValueError(f"expected a folder of images, got {str(root)!r}, which is not a folder")
-    found = sorted(_walk(root))
+    found = sorted(_walk(str(root)))
     return Listing(
         root,
         files=tuple(path for path, is_folder in found if not is_folder),
@@ -121,17 +126,18 @@ def _ignored(name: str) -> bool:
     return name.startswith(".") or name.lower() in _IGNORED
 
 
-def _walk(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) -> Iterator[tuple[str, bool]]:
+def _walk(folder: str, prefix: str = "", above: frozenset[str] = frozenset()) -> Iterator[tuple[str, bool]]:
     """(relative path, whether it is a folder) of everything below."""
     real = os.path.realpath(folder)
     if real in above:  # a link back to a folder above would never end
         return
-    for child in folder.iterdir():
-        if _ignored(child.name):
-            continue
-        yield prefix + child.name, child.is_dir()
-        if child.is_dir():
-            yield from _walk(child, f"{prefix}{child.name}/", above | {real})
+    with os.scandir(folder) as children:
+        for child in children:
+            if _ignored(child.name):
+                continue
+            yield prefix + child.name, child.is_dir()
+            if child.is_dir():
+                yield from _walk(child.path, f"{prefix}{child.name}/", above | {real})
 
 
 def unused_images(listing: Listing, used: set[str]) -> Iterator[Problem]:
@@ -139,6 +145,14 @@ def unused_images(listing: Listing, used: set[str]) -> Iterator[Problem]:
     for file in listing.files:
         if is_image(file) and file not in used:
             yield Problem("warning", "left out", file, f"{file} has no place in this layout")
+
+
+def query_images(listing: Listing, used: set[str]) -> Iterator[Problem]:
+    """One note for all the images of one's own folder that have no label: they are there to be inspected."""
+    files = [problem.path for problem in unused_images(listing, used)]
+    if files:
+        message = f"{len(files)} images, {files[0]} first, lie elsewhere and have no label: no records"
+        yield Problem("note", "queries", listing.name, message)
 
 
 def mask_without_image(file: str) -> Problem:

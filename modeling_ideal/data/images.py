@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import os
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -30,7 +31,7 @@ def image_extensions() -> frozenset[str]:
 
 def is_image(path: str) -> bool:
     """Whether the name of a file says that Pillow can open it; letter case does not matter."""
-    return Path(path).suffix.lower() in image_extensions()
+    return os.path.splitext(path)[1].lower() in image_extensions()
 
 
 def open_image(path: str | Path) -> Image.Image:

@@ -82,7 +82,7 @@ def scan(root: str | Path, layout: str = "auto", valid_as: str | None = None) ->
             f"found none; {_summary(listing)}"
         )
     entries.sort(key=lambda entry: (entry.file, entry.box or ()))
-    return Scan(listing.root, layout, tuple(entries), (*problems, *_mask_problems(entries)))
+    return Scan(listing.root, layout, tuple(entries), (*problems, *_mask_problems(entries, layout)))
 
 
 def _recognise(listing: Listing) -> str:
@@ -99,13 +99,13 @@ def _summary(listing: Listing) -> str:
     return f"the folder holds {len(listing.files)} files under {shown}" if top else "the folder is empty"
 
 
-def _mask_problems(entries: list[Entry]) -> list[Problem]:
-    """Masks are optional for a category as a whole; where it has some, each that is missing is an error."""
+def _mask_problems(entries: list[Entry], layout: str) -> list[Problem]:
+    """An error for each missing mask; one's own folder may do without any in a whole category."""
     problems = []
     for category in sorted({entry.category for entry in entries}):
         anomalous = [entry for entry in entries if entry.category == category and entry.label]
         missing = [entry.path for entry in anomalous if not entry.masks]
-        if anomalous and len(missing) == len(anomalous):
+        if layout == "folder" and missing and len(missing) == len(anomalous):
             message = f"{category}: no masks; its {len(missing)} anomalous images have the mask None"
             problems.append(Problem("note", "no masks", category, message))
         else:

@@ -1,20 +1,23 @@
 """Records: a folder of pictures as a `datasets.Dataset`, decoded lazily, never stale."""
 
 import logging
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, overload
 
 import datasets
+from datasets.table import embed_table_storage
 from PIL import Image
 
-from .folder import Entry, Problem, Scan
+from .folder import Entry, Scan
 from .images import image_size, open_image, png_bytes, read_masks, unreadable
 from .layouts import scan
 
 logger = logging.getLogger(__name__)
 
 _NAMED_AT_MOST = 5
+_EMBEDDED_AT_ONCE = 100  # whole photographs, so far fewer than the 1,000 rows that `datasets` takes by default
 
 
 class NamedImage(datasets.Image):
@@ -135,8 +138,11 @@ def load_records(
     """The records of a folder of pictures.
 
     Columns: `image`, `mask` (mode "L", 255 where anomalous, of the image's size; None for normal images and
-    in categories without masks), `label` (0 normal, 1 anomalous), `category`, `anomaly_type` ("good" for
+    in one's own folder without masks), `label` (0 normal, 1 anomalous), `category`, `anomaly_type` ("good" for
     normal), `split` ("train" or "test") and `path` (below `root`, with forward slashes, unique).
+
+    The images stay in their files. `push_to_hub` and `save_to_disk` take them along; `to_parquet` writes down where
+    they are on this machine, so pass the records through `embed_images` before it.
 
     Args:
         root: the folder; nothing is ever written into it.
@@ -144,8 +150,8 @@ def load_records(
         streaming: give a `datasets.IterableDataset`, without preparing anything.
         valid_as: the split, "train" or "test", that the images of a `valid` folder (BMAD) join; by default
             they are left out, and the log says so.
-        allow_missing_masks: let an anomalous image have the mask None although others of its category have
-            masks; by default that is an error.
+        allow_missing_masks: let an anomalous image without a mask file have the mask None; by default that is
+            an error, except in one's own folder where a whole category has none.
         cache_dir: where `datasets` keeps the prepared records (not the images); its own cache by default.
             The records of a folder that has changed are always prepared anew.
     """
@@ -165,18 +171,54 @@ def load_records(
     return records.cast_column("image", NamedImage())
 
 
+def embed_images(records: datasets.Dataset) -> datasets.Dataset:
+    """The records with their image files inside, which then need neither the folder nor this machine.
+
+    For `to_parquet` and its like: `embed_images(records).to_parquet("parts.parquet")`. The copy is kept in the
+    cache of `datasets`, as that of `map` is; format and columns stay.
+
+    Args:
+        records: the records of `load_records`, mapped or filtered at will; a stream cannot be embedded.
+    """
+    if not isinstance(records, datasets.Dataset):
+        raise ValueError(f"expected a datasets.Dataset, got {type(records).__name__}: load without streaming=True")
+    try:
+        embedded = records.with_format("arrow").map(
+            embed_table_storage,
+            batched=True,
+            batch_size=_EMBEDDED_AT_ONCE,
+            writer_batch_size=_EMBEDDED_AT_ONCE,
+            features=records.features,
+            desc="Embedding images",
+        )
+    except FileNotFoundError as error:
+        raise unreadable(error.filename, error) from error
+    return embedded.with_format(**records.format)
+
+
 def _report(scanned: Scan, allow_missing_masks: bool) -> None:
     """Raise for the errors of a scan, log its warnings and notes: nothing is left out silently."""
-    errors: list[Problem] = []
+    errors: list[str] = []
+    warnings: dict[str, list[str]] = defaultdict(list)
+    hint = ""
     for problem in scanned.problems:
-        if problem.severity == "error" and not (allow_missing_masks and problem.kind == "missing mask"):
-            errors.append(problem)
-        elif problem.severity == "note":
+        missing_mask = problem.kind == "missing mask"
+        if problem.severity == "note":
             logger.info("%s: %s", scanned.root, problem.message)
+        elif problem.severity == "warning" or (missing_mask and allow_missing_masks):
+            warnings[problem.kind].append(problem.message)
         else:
-            logger.warning("%s: %s", scanned.root, problem.message)
+            errors.append(problem.message)
+            hint = " (allow_missing_masks=True reads them without)" if missing_mask else hint
+    for messages in warnings.values():
+        logger.warning("%s: %s", scanned.root, _enumerate(messages))
     if errors:
-        messages = [problem.message for problem in errors[:_NAMED_AT_MOST]]
-        more = f"; and {len(errors) - len(messages)} more" if len(errors) > len(messages) else ""
-        hint = " (allow_missing_masks=True reads them without)" if errors[0].kind == "missing mask" else ""
-        raise ValueError(f"{scanned.root}: {'; '.join(messages)}{more}{hint}; `ideal data check` lists everything")
+        raise ValueError(f"{scanned.root}: {_enumerate(errors)}{hint}")
+
+
+def _enumerate(messages: list[str]) -> str:
+    """The first of the messages in one line, and how many there are."""
+    if len(messages) <= _NAMED_AT_MOST:
+        return "; ".join(messages)
+    shown = "; ".join(messages[:_NAMED_AT_MOST])
+    return f"{shown}; and {len(messages) - _NAMED_AT_MOST} more, which `ideal data check` lists"

@@ -1,9 +1,10 @@
 """The AITEX layout: long strips of fabric, read as square tiles."""
 
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from re import Match, Pattern
 
 from .folder import NORMAL, Entry, Listing, Problem, mask_without_image, unused_images
@@ -64,7 +65,7 @@ def read_aitex(listing: Listing) -> tuple[list[Entry], list[Problem]]:
 
 def _matches(pattern: Pattern[str], listing: Listing) -> Iterator[tuple[str, Match[str]]]:
     for file in listing.files:
-        match = pattern.fullmatch(PurePosixPath(file).with_suffix("").as_posix())
+        match = pattern.fullmatch(os.path.splitext(file)[0])
         if match and is_image(file):
             yield file, match
 

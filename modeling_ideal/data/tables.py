@@ -3,11 +3,11 @@
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .folder import NORMAL, Entry, Listing, Problem, unused_images
+from .folder import NORMAL, Entry, Listing, Problem, query_images, unused_images
 
 VISA_TABLE = "split_csv/1cls.csv"
 VISA_COLUMNS = ("object", "split", "label", "image", "mask")
@@ -40,7 +40,7 @@ def read_visa(listing: Listing) -> tuple[list[Entry], list[Problem]]:
         cells["category"] = cells.pop("object")
         cells["label"] = {"normal": 0, "anomaly": 1}.get(str(cells["label"]).lower(), cells["label"])
         cells["anomaly_type"] = "anomaly" if cells["label"] == 1 else NORMAL
-    return _entries(listing, rows)
+    return _entries(listing, rows, unused_images)
 
 
 def read_metadata(listing: Listing) -> tuple[list[Entry], list[Problem]]:
@@ -57,7 +57,7 @@ def read_metadata(listing: Listing) -> tuple[list[Entry], list[Problem]]:
     rows = list(read_rows(listing.root, tables[0]))
     for where, cells in rows:
         _check_columns(where, cells, METADATA_COLUMNS, required=("label",))
-    return _entries(listing, rows)
+    return _entries(listing, rows, query_images)
 
 
 def _csv_rows(root: Path, table: str) -> Iterator[Row]:
@@ -92,7 +92,9 @@ def _check_columns(where: str, cells: dict[str, Any], known: tuple[str, ...], re
         )
 
 
-def _entries(listing: Listing, rows: list[Row]) -> tuple[list[Entry], list[Problem]]:
+def _entries(
+    listing: Listing, rows: list[Row], unused: Callable[[Listing, set[str]], Iterator[Problem]]
+) -> tuple[list[Entry], list[Problem]]:
     entries: list[Entry] = []
     problems: list[Problem] = []
     for where, cells in rows:
@@ -105,7 +107,7 @@ def _entries(listing: Listing, rows: list[Row]) -> tuple[list[Entry], list[Probl
         if count > 1:
             problems.append(Problem("error", "repeated image", file, f"{file} stands in {count} rows: expected one"))
     used = {file for entry in entries for file in (entry.file, *entry.masks)}
-    return entries, [*problems, *unused_images(listing, used)]
+    return entries, [*problems, *unused(listing, used)]
 
 
 def _image_cell(where: str, cells: dict[str, Any]) -> str:

@@ -1,13 +1,13 @@
 """Layouts in which the folders alone say what an image is: a row of patterns each, one reader for all."""
 
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from re import Match
 
-from .folder import NORMAL, Entry, Listing, Problem, mask_without_image, unused_images
+from .folder import NORMAL, Entry, Listing, Problem, mask_without_image, query_images, unused_images
 from .images import is_image
 
 _CATEGORY = r"(?:(?P<category>[^/]+)/)?"
@@ -32,6 +32,8 @@ class Tree:
     """By a file that matches this, the layout is recognised."""
     parts: tuple[str, ...]
     """The folders in a category; a folder that has one of them is a category even without an image."""
+    queries_elsewhere: bool = False
+    """Whether images may lie anywhere else, as queries without a label."""
 
     def recognises(self, listing: Listing) -> bool:
         """Whether some image lies where this layout, and no other before it, has its images."""
@@ -63,7 +65,8 @@ class Tree:
             problems.append(Problem("note", "validation images", category, message))
         problems += masks.problems()
         problems += self._empty_categories(listing, entries)
-        problems += unused_images(listing, {*matches, *masks.files})
+        unused = query_images if self.queries_elsewhere else unused_images
+        problems += unused(listing, {*matches, *masks.files})
         return entries, problems
 
     def _match_image(self, file: str) -> Match[str] | None:
@@ -134,8 +137,7 @@ class _Masks:
 
 
 def _match(pattern: str, file: str) -> Match[str] | None:
-    stem = PurePosixPath(file).with_suffix("").as_posix()
-    return re.fullmatch(_CATEGORY + pattern, stem, flags=re.IGNORECASE)
+    return re.fullmatch(_CATEGORY + pattern, os.path.splitext(file)[0], flags=re.IGNORECASE)
 
 
 def _group(match: Match[str], group: str) -> str:
@@ -179,4 +181,5 @@ OWN_FOLDER = Tree(
     normal="normal",
     signature=r"(?:normal|abnormal)/.+",
     parts=("normal", "abnormal"),
+    queries_elsewhere=True,
 )

@@ -1,4 +1,4 @@
-"""`ideal evaluate`: from the arguments of the command line to an evaluation, and its figures as a table."""
+"""`ideal evaluate` and `ideal tables`: from the arguments of the command line to results and their tables."""
 
 import argparse
 import shlex
@@ -9,22 +9,15 @@ from transformers import AutoConfig
 
 from ..image_processing_ideal import IdealImageProcessor
 from ..modeling_ideal import IdealModel
+from .measured import by_target, read_results
 from .methods import METHODS
 from .protocol import Evaluation
+from .tables import SETTINGS, metrics_table, tables, write_tables
 from .units import IDEAL
-
-COLUMNS = {
-    "image_auroc": "image AUROC",
-    "image_ap": "AP",
-    "image_f1_max": "F1-max",
-    "pixel_auroc": "pixel AUROC",
-    "pixel_pro": "PRO",
-    "pixel_f1_max": "F1-max",
-}
 
 
 def evaluate(arguments: argparse.Namespace) -> str:
-    """Run the evaluation; returns its means as a Markdown table, in the first of several processes."""
+    """Run the evaluation; returns its means as Markdown tables, in the first of several processes."""
     from accelerate import PartialState
 
     model, processor = _load(arguments)
@@ -51,27 +44,22 @@ def evaluate(arguments: argparse.Namespace) -> str:
         command=_command(arguments, methods),
         pictures=arguments.pictures,
     ).run()
-    return means_table(results) if PartialState().is_main_process else ""
-
-
-def means_table(results: dict[str, Any]) -> str:
-    """Mean over categories, with the spread over seeds, of every method, set-up and setting."""
-    lines = [
-        f"| set-up | setting | method | {' | '.join(COLUMNS.values())} |",
-        f"| --- | --- | --- |{' ---: |' * len(COLUMNS)}",
+    if not PartialState().is_main_process:
+        return ""
+    [target] = by_target([results])
+    means = [
+        f"{setting.capitalize()}\n\n{metrics_table(target, setting)}" for setting in SETTINGS if target.setups(setting)
     ]
-    for method, of_method in results["methods"].items():
-        for setup, settings in of_method["setups"].items():
-            for setting, figures in settings.items():
-                cells = [_cell(figures["mean"][name], figures["spread"][name]) for name in COLUMNS]
-                lines.append(f"| {setup} | {setting} | {method} | {' | '.join(cells)} |")
-    return "\n".join([*lines[:2], *sorted(lines[2:])])
+    return "\n\n".join([*means, f"More in {out / 'tables.md'}"])
 
 
-def _cell(mean: float | None, spread: float | None) -> str:
-    if mean is None:
-        return "-"
-    return f"{mean:.1f}" if spread is None else f"{mean:.1f} ± {spread:.1f}"
+def make_tables(arguments: argparse.Namespace) -> str:
+    """The tables of existing results; returns them, or an empty text where they went to a file."""
+    results = [read_results(path) for path in arguments.results]
+    if arguments.out is None:
+        return tables(results)
+    write_tables(arguments.out, results)
+    return ""
 
 
 def load_backbone(folder: str, stage: str | None, no_norm: bool) -> IdealModel:

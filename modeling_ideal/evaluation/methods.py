@@ -1,6 +1,6 @@
 """What is compared: IDEAL, its ablations and the training-free baselines, all on the same patch features.
 
-A method turns the patches (N, C) of a query and a `Context` into patch scores (N,), higher = more anomalous. The
+A method turns a `Query` among its references into patch scores (N,), higher = more anomalous. The
 image score is the mean of the highest ones for all of them, so that methods differ in nothing else.
 """
 
@@ -77,6 +77,13 @@ class Context:
         return self._anomalous(NO_ERASER)[2]
 
     @cached_property
+    def rotated_directions(self) -> Tensor:
+        """Patches of the rotated normal references at length 1."""
+        if self.rotated is None:
+            raise ValueError("expected features of rotated normal references for this method, got none")
+        return unit(self.rotated.flatten(0, 2))
+
+    @cached_property
     def subspace(self) -> tuple[Tensor, Tensor]:
         """Mean (C,) and basis (C, d) of the principal subspace of the normal patches."""
         return principal_subspace(self.normals)
@@ -94,56 +101,86 @@ class Context:
         return found.normals, found.features, found.deviations
 
 
-Method = Callable[[Tensor, Context], Tensor]
+@dataclass
+class Query:
+    """The patches (N, C) of a query among its references; what several methods need is computed once."""
+
+    patches: Tensor
+    context: Context
+
+    @cached_property
+    def deviations(self) -> Deviations:
+        """Residual and denoised deviations, and the cosine to the nearest normal patch."""
+        return self.context.erase()(self.patches, self.context.normals, self.context.directions)
 
 
-def normal_matching(patches: Tensor, context: Context) -> Tensor:
+Method = Callable[[Query], Tensor]
+
+
+def normal_matching(query: Query) -> Tensor:
     """Cosine distance to the nearest normal patch (AnomalyDINO without rotations)."""
-    return cosine_distance(_nearest_cosine(patches, context.directions))
+    return cosine_distance(query.deviations.nearest_cosine)
 
 
-def rotated_normal_matching(patches: Tensor, context: Context) -> Tensor:
+def rotated_normal_matching(query: Query) -> Tensor:
     """The same with eight rotations of every normal reference (AnomalyDINO)."""
-    if context.rotated is None:
-        raise ValueError("expected features of rotated normal references for this method, got none")
-    return cosine_distance(_nearest_cosine(patches, unit(context.rotated.flatten(0, 2))))
+    return cosine_distance(_nearest_cosine(query.patches, query.context.rotated_directions))
 
 
-def abnormal_matching(patches: Tensor, context: Context) -> Tensor:
+def abnormal_matching(query: Query) -> Tensor:
     """Similarity to the nearest anomalous patch."""
-    return 1 - cosine_distance(_nearest_cosine(patches, unit(context.anomalous)))
+    return 1 - cosine_distance(_nearest_cosine(query.patches, unit(query.context.anomalous)))
 
 
-def both_matching(patches: Tensor, context: Context) -> Tensor:
+def both_matching(query: Query) -> Tensor:
     """Normal and abnormal matching, averaged."""
-    return (normal_matching(patches, context) + abnormal_matching(patches, context)) / 2
+    return (normal_matching(query) + abnormal_matching(query)) / 2
 
 
-def deviation_matching(patches: Tensor, context: Context, denoise: bool) -> Tensor:
-    """Normal matching, and similarity of the deviation to the nearest one of an anomalous patch (no encoder)."""
-    deviations = context.erase(None if denoise else NO_ERASER)(patches, context.normals, context.directions)
-    known, found = (context.denoised, deviations.denoised) if denoise else (context.residual, deviations.residual)
-    alignment = 1 - cosine_distance(_nearest_cosine(found, unit(known)))
-    return (alignment + cosine_distance(deviations.nearest_cosine)) / 2
+def residual_matching(query: Query) -> Tensor:
+    """Normal matching, and similarity of the residual to the nearest one of an anomalous patch (no eraser)."""
+    return (_alignment(query.deviations.residual, query.context.residual) + normal_matching(query)) / 2
 
 
-def deviation_length(patches: Tensor, context: Context, denoise: bool) -> Tensor:
-    """Length of the deviation from normality against that of the feature: a residual-based score."""
-    deviations: Deviations = context.erase()(patches, context.normals, context.directions)
-    vectors = deviations.denoised if denoise else deviations.residual
-    return vectors.norm(dim=-1) / patches.norm(dim=-1).clamp_min(torch.finfo(patches.dtype).tiny)
+def nve_matching(query: Query) -> Tensor:
+    """Normal matching, and similarity of the denoised deviation to the nearest anomalous one (no encoder)."""
+    return (_alignment(query.deviations.denoised, query.context.denoised) + normal_matching(query)) / 2
 
 
-def subspace_reconstruction(patches: Tensor, context: Context) -> Tensor:
+def residual_length(query: Query) -> Tensor:
+    """Length of the residual against that of the feature."""
+    return _relative_length(query.deviations.residual, query.patches)
+
+
+def nve_length(query: Query) -> Tensor:
+    """Length of the denoised deviation against that of the feature."""
+    return _relative_length(query.deviations.denoised, query.patches)
+
+
+def subspace_reconstruction(query: Query) -> Tensor:
     """What a PCA of the normal patches does not reconstruct (SubspaceAD)."""
-    mean, basis = context.subspace
-    centred = patches - mean
+    mean, basis = query.context.subspace
+    centred = query.patches - mean
     return (centred - centred @ basis @ basis.T).norm(dim=-1)
 
 
-def coreset_distance(patches: Tensor, context: Context) -> Tensor:
+def coreset_distance(query: Query) -> Tensor:
     """Distance to the nearest of a coreset of the normal patches (PatchCore's memory)."""
-    return torch.cdist(patches, context.coreset).amin(1)
+    return torch.cdist(query.patches, query.context.coreset).amin(1)
+
+
+METHODS: dict[str, Method] = {
+    "abnormal_matching": abnormal_matching,
+    "normal_matching": normal_matching,
+    "rotated_normal_matching": rotated_normal_matching,
+    "both_matching": both_matching,
+    "residual_matching": residual_matching,
+    "nve_matching": nve_matching,
+    "residual_length": residual_length,
+    "nve_length": nve_length,
+    "subspace": subspace_reconstruction,
+    "coreset": coreset_distance,
+}
 
 
 def principal_subspace(features: Tensor) -> tuple[Tensor, Tensor]:
@@ -166,18 +203,12 @@ def coreset(features: Tensor) -> Tensor:
     return features[chosen]
 
 
-METHODS: dict[str, Method] = {
-    "abnormal_matching": abnormal_matching,
-    "normal_matching": normal_matching,
-    "rotated_normal_matching": rotated_normal_matching,
-    "both_matching": both_matching,
-    "residual_matching": partial(deviation_matching, denoise=False),
-    "nve_matching": partial(deviation_matching, denoise=True),
-    "residual_length": partial(deviation_length, denoise=False),
-    "nve_length": partial(deviation_length, denoise=True),
-    "subspace": subspace_reconstruction,
-    "coreset": coreset_distance,
-}
+def _alignment(deviations: Tensor, known: Tensor) -> Tensor:
+    return 1 - cosine_distance(_nearest_cosine(deviations, unit(known)))
+
+
+def _relative_length(vectors: Tensor, patches: Tensor) -> Tensor:
+    return vectors.norm(dim=-1) / patches.norm(dim=-1).clamp_min(torch.finfo(patches.dtype).tiny)
 
 
 def _nearest_cosine(vectors: Tensor, directions: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from ..data.reference_sets import ReferenceSet, applicable_settings, inference_e
 from ..image_inputs import load_image, resize_image
 from ..scoring import image_scores
 from .deviations import sample_deviations
-from .montage import Query, Scale, Tile, color_scale, draw_montage
+from .montage import Row, Scale, Tile, color_scale, draw_montage
 from .plots import MethodCurves, draw_curves, draw_deviations
 from .units import Workbench, anomaly_maps, query_scores, reference_context
 
@@ -88,16 +88,16 @@ def _drawings(
     masks = bench.cache.pixel_masks(queries)
     labels = torch.tensor([bench.cache.labels[query] for query in queries])
     shown = _shown(bench, queries)
-    rows = [Query(_tile(bench, records, queries[place]), {}, {}) for place in shown]
+    rows = [Row(_tile(bench, records, queries[place]), {}, {}) for place in shown]
     scales: dict[str, Scale] = {}
     curves: dict[str, MethodCurves] = {}
-    for name in bench.methods:  # one at a time, and of its maps only those shown are kept: they are large
-        patches = query_scores(bench, name, context, queries)
+    for name, patches in query_scores(bench, context, queries).items():
         maps = anomaly_maps(bench, patches, (masks.shape[1], masks.shape[2]))
         scores = image_scores(patches, bench.model.config.top_fraction)
         curves[name] = MethodCurves.of(scores, labels, maps, masks)
         scales[name] = color_scale(maps.numpy())
         for row, place in zip(rows, shown, strict=True):
+            # A copy, so that the maps that are not shown need not stay in memory.
             row.maps[name], row.scores[name] = maps[place].numpy().copy(), float(scores[place])
     title = f"{references.category}: {references.setup}, seed {references.seed}, {setting} setting"
     tiles = [_tile(bench, records, index) for index in (*normal, *abnormal)]

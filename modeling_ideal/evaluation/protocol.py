@@ -27,6 +27,7 @@ from ..version import __version__
 from .methods import METHODS
 from .pictures import draw_pictures
 from .results import by_setup, difficulties, write_json
+from .tables import write_tables
 from .units import IDEAL, Workbench, evaluate_unit
 
 FORMAT = 1  # of a part; another way of computing needs another number, or old parts would be taken for new ones
@@ -41,7 +42,7 @@ class Evaluation:
         model: with a trained head for the method `"ideal"`; any for the others.
         processor: of the model.
         target: folder of the target data set.
-        out: folder for `results.json`, `references.json` and the parts that make a run resumable.
+        out: folder for `results.json`, `tables.md`, `references.json` and the parts that make a run resumable.
         cache: folder of the feature cache.
         layout: of the target.
         setups: for example `["N1A1", "N4A1"]`.
@@ -83,7 +84,7 @@ class Evaluation:
         self.encoder = BackboneEncoder(self.model, self.processor)
 
     def run(self) -> dict[str, Any]:
-        """Evaluate what is not there yet, and write `results.json`; under `accelerate launch` processes share."""
+        """Evaluate what is not there yet, and write the results; under `accelerate launch` processes share."""
         from accelerate import PartialState
         from accelerate.utils import parse_flag_from_env
 
@@ -113,6 +114,7 @@ class Evaluation:
         if state.is_main_process:
             write_references(self.out / "references.json", sets)
             write_json(self.out / "results.json", results)
+            write_tables(self.out / "tables.md", [results])
         state.wait_for_everyone()
         if self.pictures and state.is_main_process:  # the others need not wait
             draw_pictures(bench, records, sets, self.out / "pictures", self._key)
@@ -150,11 +152,15 @@ class Evaluation:
             turned.append(picture.crop((left, top, left + width, top + height)))
         return torch.cat([self.encoder([picture]) for picture in turned]).cpu()
 
+    def _head(self) -> str | None:
+        """The fingerprint of the whole model where its head is used; a new head, which is random, is not."""
+        return self.model.fingerprint if IDEAL in self.methods else None
+
     def _key(self, references: ReferenceSet) -> str:
         """Names a part by all that decides what is in it."""
+        config = self.model.config
         everything = [FORMAT, sorted(self.methods), sorted(self.settings), self.smoothing, asdict(references)]
-        everything += [self.encoder.fingerprint, self.model.fingerprint]
-        everything += [self.model.config.alignment, self.model.config.top_fraction]
+        everything += [self.encoder.fingerprint, self._head(), config.alignment, config.top_fraction, config.eraser]
         return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def _results(self, sets: Sequence[ReferenceSet]) -> dict[str, Any]:
@@ -166,7 +172,7 @@ class Evaluation:
         results: dict[str, Any] = {
             "target": self.target.name,
             "command": self.command,
-            "model": self.model.fingerprint,
+            "model": self._head(),
             "encoder": self.encoder.fingerprint,
             "seeds": list(self.seeds),
             "smoothing": self.smoothing,

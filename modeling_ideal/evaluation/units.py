@@ -14,7 +14,7 @@ from ..metrics import image_metrics, pixel_metrics, released_pro
 from ..modeling_ideal import IdealModel
 from ..references import IdealReferences
 from ..scoring import image_scores, upsample
-from .methods import METHODS, Context
+from .methods import METHODS, Context, Query
 
 IDEAL = "ideal"  # the method that is the model itself
 
@@ -58,20 +58,25 @@ def evaluate_unit(bench: Workbench, references: ReferenceSet) -> dict:
     episodes = inference_episodes(bench.catalogue, references, "general")
     queries = [episode.query for episode in episodes]
     context = reference_context(bench, episodes[0].normal, episodes[0].abnormal)
-    scores = {name: query_scores(bench, name, context, queries) for name in bench.methods}  # (n, h, w) each
+    scores = query_scores(bench, context, queries)
     masks = bench.cache.pixel_masks(queries)
     labels = torch.tensor([bench.cache.labels[query] for query in queries])
-    result: dict = {"settings": {}, "queries": {}, "difficulty": task_difficulty(bench, references, queries, context)}
+    chosen = {}  # places of a setting's queries among all
     for setting in applicable_settings(bench.catalogue, references):
-        if setting not in bench.settings:
-            continue
-        kept = {episode.query for episode in inference_episodes(bench.catalogue, references, setting)}
-        chosen = torch.tensor([place for place, query in enumerate(queries) if query in kept])
-        result["queries"][setting] = len(chosen)
-        result["settings"][setting] = {
-            name: _figures(bench, values[chosen], masks[chosen], labels[chosen]) for name, values in scores.items()
-        }
-    return result
+        if setting in bench.settings:
+            kept = {episode.query for episode in inference_episodes(bench.catalogue, references, setting)}
+            chosen[setting] = torch.tensor([place for place, query in enumerate(queries) if query in kept])
+    figures: dict[str, dict[str, Figures]] = {setting: {} for setting in chosen}
+    for name, values in scores.items():
+        maps = anomaly_maps(bench, values, (masks.shape[1], masks.shape[2]))
+        for setting, places in chosen.items():
+            parts = (values[places], maps[places], masks[places], labels[places])
+            figures[setting][name] = _figures(bench, *parts)
+    return {
+        "settings": figures,
+        "queries": {setting: len(places) for setting, places in chosen.items()},
+        "difficulty": task_difficulty(bench, references, queries, context),
+    }
 
 
 def task_difficulty(
@@ -101,7 +106,7 @@ def task_difficulty(
 
 def reference_context(bench: Workbench, normal: Sequence[int], abnormal: Sequence[int]) -> Context:
     """The references with these indices, as all methods take them."""
-    cache, config = bench.cache, bench.model.config
+    cache = bench.cache
     marked = cache.patch_masks(abnormal) if abnormal and all(cache.has_mask(index) for index in abnormal) else None
     rotated = bench.rotate(normal) if bench.rotate is not None and normal else None
     return Context(
@@ -109,44 +114,40 @@ def reference_context(bench: Workbench, normal: Sequence[int], abnormal: Sequenc
         abnormal=cache.features(abnormal).float() if abnormal else None,
         marked=marked,
         rotated=rotated,
-        eraser=(config.num_neighbors, config.num_components, config.erase_strength, config.residual_anchor),
+        eraser=bench.model.config.eraser,
     )
 
 
 def encode_context(bench: Workbench, context: Context) -> IdealReferences:
     """The references as the model keeps them."""
-    return bench.model.encode_features(
-        *(None if part is None else part[None] for part in (context.normal, context.abnormal, context.marked))
-    )
+    parts = (context.normal, context.abnormal, context.marked)
+    return bench.model.encode_features(*(None if part is None else part[None] for part in parts))
 
 
-def query_scores(bench: Workbench, name: str, context: Context, queries: Sequence[int]) -> Tensor:
-    """(n, h, w) patch scores of a method; queries are read one at a time, so memory stays small."""
-    if name == IDEAL:
-        encoded = encode_context(bench, context)
-        return torch.cat(
-            [
-                bench.model.score_features(bench.cache.features([query]).float(), encoded, (1, 1)).patch_scores
-                for query in queries
-            ]
-        )
-    maps = []
-    for query in queries:
-        features = bench.cache.features([query])[0].float()  # (h, w, C)
-        maps.append(METHODS[name](features.flatten(0, 1), context).view(features.shape[:2]))
-    return torch.stack(maps)
+def query_scores(bench: Workbench, context: Context, queries: Sequence[int]) -> dict[str, Tensor]:
+    """(n, h, w) patch scores of every method; queries are read one at a time, so memory stays small."""
+    encoded = encode_context(bench, context) if IDEAL in bench.methods else None
+    scores: dict[str, list[Tensor]] = {name: [] for name in bench.methods}
+    for index in queries:
+        features = bench.cache.features([index]).float()  # (1, h, w, C)
+        query = Query(features[0].flatten(0, 1), context)
+        for name in bench.methods:
+            if encoded is not None and name == IDEAL:
+                scores[name].append(bench.model.score_features(features, encoded, (1, 1)).patch_scores[0])
+            else:
+                scores[name].append(METHODS[name](query).view(features.shape[1:3]))
+    return {name: torch.stack(parts) for name, parts in scores.items()}
 
 
 def anomaly_maps(bench: Workbench, scores: Tensor, size: tuple[int, int]) -> Tensor:
-    """(n, H, W) maps of `size` from patch scores (n, h, w), smoothed: what pixel metrics see."""
+    """Patch scores (n, h, w) to smoothed anomaly maps (n, H, W)."""
     maps = upsample(scores, size)
     return gaussian_smoothing(maps, bench.smoothing) if bench.smoothing else maps
 
 
-def _figures(bench: Workbench, scores: Tensor, masks: Tensor, labels: Tensor) -> Figures:
-    """Percentages from patch scores (n, h, w), pixel masks (n, H, W) and labels (n,)."""
+def _figures(bench: Workbench, scores: Tensor, maps: Tensor, masks: Tensor, labels: Tensor) -> Figures:
+    """Percentages from patch scores (n, h, w), maps and masks (n, H, W) and labels (n,)."""
     images = image_metrics(image_scores(scores, bench.model.config.top_fraction), labels)
-    maps = anomaly_maps(bench, scores, (masks.shape[1], masks.shape[2]))
     pixels = pixel_metrics(maps, masks)
     pixels["pro_as_released"] = released_pro(maps, masks)
     return {

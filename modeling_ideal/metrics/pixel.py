@@ -20,8 +20,8 @@ def pixel_metrics(maps: Images, masks: Images, *, fpr_limit: float = FPR_LIMIT) 
     Undefined values are NaN, never a number that looks like a result: all three without an anomalous pixel, AUROC
     and PRO without a normal one (F1-max is 1 then). With all scores equal, AUROC is 0.5, PRO `fpr_limit / 2`.
 
-    One sort serves all three. Beside its input it needs about 6 bytes a pixel for float32 maps (10 for float64),
-    and some 100 bytes an anomalous pixel.
+    One sort serves all three. Beside its input it needs 6 bytes a pixel for float32 maps (10 for float64), one more
+    for masks that are not boolean, and up to 100 bytes an anomalous pixel.
 
     Args:
         maps: (n, H, W) finite scores, higher for more anomalous; an array, a tensor, or a list of maps (H, W) that

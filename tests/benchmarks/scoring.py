@@ -46,14 +46,14 @@ def measure() -> dict[str, float]:
     encoded = {name: model.encode_references(*parts) for name, parts in images.items()}
     patches = model.extract_features(image)[0].flatten(0, 1)
     for references in encoded.values():
-        ours = model._erase(patches, references.normal_features[0], references.normal_directions[0]).denoised
+        ours = model._deviations(patches, references.normal_features[0], references.normal_directions[0]).denoised
         torch.testing.assert_close(plain_erase(model, patches, references), ours, atol=1e-3, rtol=0)
     tasks = {"backbone": lambda: model.backbone(image)}
     for name, references in encoded.items():
         bank = (references.normal_features[0], references.normal_directions[0])
         tasks |= {
             f"{name} scored": lambda references=references: model(image, references=references),
-            f"{name} erased": lambda bank=bank: model._erase(patches, *bank),
+            f"{name} erased": lambda bank=bank: model._deviations(patches, *bank),
             f"{name} erased plainly": lambda references=references: plain_erase(model, patches, references),
         }
     tasks["N1A1 encoded again"] = lambda: model(image, *images["N1A1"])

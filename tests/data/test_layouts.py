@@ -191,13 +191,20 @@ def test_a_missing_mask_is_named_and_can_be_allowed(tmp_path, caplog):
     assert "bottle/test/Broken/000.png is anomalous but has no mask" in caplog.text
 
 
-def test_a_category_without_any_mask_is_in_order_and_said(tmp_path, caplog):
-    mvtec(tmp_path)
-    (tmp_path / "Cable/Ground_Truth/cut/a.PNG").unlink()
+def test_ones_own_folder_may_have_no_masks_and_that_is_said(tmp_path, caplog):
+    picture(tmp_path / "lid/normal/1.png")
+    picture(tmp_path / "lid/abnormal/2.png")
     with caplog.at_level(logging.INFO):
         records = load_records(tmp_path)
-    assert records[0]["mask"] is None
-    assert "Cable: no masks; its 1 anomalous images have the mask None" in caplog.text
+    assert [(record["label"], record["mask"]) for record in records] == [(1, None), (0, None)]
+    assert "lid: no masks; its 1 anomalous images have the mask None" in caplog.text
+
+
+def test_a_published_layout_needs_every_mask(tmp_path):
+    mvtec(tmp_path)
+    (tmp_path / "Cable/Ground_Truth/cut/a.PNG").unlink()
+    with pytest.raises(ValueError, match=r"a\.png is anomalous but has no mask \(allow_missing_masks=True"):
+        load_records(tmp_path)
 
 
 def test_a_mask_that_could_belong_to_two_images_is_named(tmp_path):
@@ -225,8 +232,6 @@ def test_a_mask_of_another_size_is_named(tmp_path):
         ("visa", "candle/Data/Images/Normal/0009.JPG", "0009.JPG has no place in this layout"),
         ("aitex", "Mask_images/0077_002_00_mask.png", "0077_002_00_mask.png is the mask of no image here"),
         ("aitex", "Defect_images/no_code.png", "no_code.png has no place in this layout"),
-        ("folder", "extra.png", "extra.png has no place in this layout"),
-        ("metadata", "photos/4.png", "photos/4.png has no place in this layout"),
     ],
 )
 def test_nothing_is_left_out_silently(tmp_path, caplog, name, file, said):
@@ -234,6 +239,26 @@ def test_nothing_is_left_out_silently(tmp_path, caplog, name, file, said):
     picture(tmp_path / file)
     load_records(tmp_path)
     assert said in caplog.text
+
+
+@pytest.mark.parametrize(("name", "count"), [("folder", 3), ("metadata", 2)])
+def test_query_images_may_lie_anywhere_in_ones_own_folder(tmp_path, caplog, name, count):
+    MINIATURES[name](tmp_path)
+    picture(tmp_path / "extra.png")
+    picture(tmp_path / "monday/extra.png")
+    with caplog.at_level(logging.INFO):
+        load_records(tmp_path)
+    assert f"{count} images, extra.png first, lie elsewhere and have no label: no records" in caplog.text
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+def test_many_warnings_are_one_line(tmp_path, caplog):
+    mvtec(tmp_path)
+    for number in range(9):
+        picture(tmp_path / f"elsewhere/{number}.png")
+    load_records(tmp_path)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    assert "elsewhere/4.png has no place in this layout; and 4 more, which `ideal data check` lists" in line
 
 
 def test_a_file_among_the_images_that_is_none_is_said(tmp_path, caplog):

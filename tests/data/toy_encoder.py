@@ -59,7 +59,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=0.0)
     parser.add_argument("--kill-encoding", type=int)
     parser.add_argument("--kill-writing", type=int)
-    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--processes", type=int, default=1, help="processes of Accelerate that share the work")
+    parser.add_argument("--together", type=int, default=1, help="independent processes that start at once")
     arguments = parser.parse_args()
 
     if arguments.kill_writing is not None:
@@ -88,12 +89,22 @@ def fill(arguments):
     from accelerate import PartialState
 
     datasets.disable_progress_bars()
-    encoder = ToyEncoder(log=arguments.log, seconds=arguments.seconds, kill_after=arguments.kill_encoding)
-    cache = encode_records(load_records(arguments.root), encoder, arguments.cache, batch_size=1, progress=False)
-    state = PartialState()
-    assert state.num_processes == arguments.processes
+    # A log for each process: lines of several on one stream may mingle.
+    rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+    log = arguments.log and arguments.log.with_suffix(f".{rank}")
+    encoder = ToyEncoder(log=log, seconds=arguments.seconds, kill_after=arguments.kill_encoding)
+    records = load_records(arguments.root)
+    wait_for_others(Path(arguments.cache).parent, arguments.together)
+    cache = encode_records(records, encoder, arguments.cache, batch_size=1, progress=False)
+    assert PartialState().num_processes == arguments.processes
     assert all(cache.features_file(index).exists() for index in range(len(cache)))
-    print(f"process {state.process_index} encoded {len(encoder.encoded)}")
+
+
+def wait_for_others(meeting_point, number):
+    """Go on when that many processes have come here."""
+    (meeting_point / f"ready-{os.getpid()}").touch()
+    while len(list(meeting_point.glob("ready-*"))) < number:
+        time.sleep(0.01)
 
 
 if __name__ == "__main__":

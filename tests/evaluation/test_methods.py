@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from modeling_ideal.evaluation.methods import CORESET_SHARE, METHODS, Context, coreset
+from modeling_ideal.evaluation.methods import CORESET_SHARE, METHODS, Context, Query, coreset
 
 from .. import plain
 
@@ -67,7 +67,7 @@ def expected(name, patch, parts):
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"subspace", "coreset"}))
 def test_a_method_is_what_it_says(name, features, context, plainly):
-    scores = METHODS[name](features["query"].flatten(0, 1), context)
+    scores = METHODS[name](Query(features["query"].flatten(0, 1), context))
     assert scores.shape == (20,)
     values = [expected(name, patch, plainly) for patch in plainly["query"]]
     np.testing.assert_allclose(scores, values, atol=1e-5)
@@ -76,7 +76,7 @@ def test_a_method_is_what_it_says(name, features, context, plainly):
 def test_subspace_is_what_pca_does_not_reconstruct(features, context, plainly):
     pca = PCA(n_components=0.99).fit(plainly["normals"])
     rest = plainly["query"] - pca.inverse_transform(pca.transform(plainly["query"]))
-    scores = METHODS["subspace"](features["query"].flatten(0, 1), context)
+    scores = METHODS["subspace"](Query(features["query"].flatten(0, 1), context))
     np.testing.assert_allclose(scores, np.linalg.norm(rest, axis=1), atol=1e-5)
 
 
@@ -85,7 +85,7 @@ def test_coreset_distance(features, context, plainly):
     assert len(kept) == int(40 * CORESET_SHARE)
     assert all(any(np.allclose(patch, normal) for normal in plainly["normals"]) for patch in kept)
     values = [min(np.linalg.norm(patch - other) for other in kept) for patch in plainly["query"]]
-    np.testing.assert_allclose(METHODS["coreset"](features["query"].flatten(0, 1), context), values, atol=1e-5)
+    np.testing.assert_allclose(METHODS["coreset"](Query(features["query"].flatten(0, 1), context)), values, atol=1e-5)
 
 
 def test_a_coreset_is_chosen_greedily():
@@ -96,12 +96,12 @@ def test_a_coreset_is_chosen_greedily():
 def test_references_that_are_missing_are_named(features):
     patches = features["query"].flatten(0, 1)
     with pytest.raises(ValueError, match="expected abnormal references for this method, got none"):
-        METHODS["abnormal_matching"](patches, Context(features["normal"], None, None))
+        METHODS["abnormal_matching"](Query(patches, Context(features["normal"], None, None)))
     with pytest.raises(ValueError, match="expected features of rotated normal references"):
-        METHODS["rotated_normal_matching"](patches, Context(features["normal"], None, None))
+        METHODS["rotated_normal_matching"](Query(patches, Context(features["normal"], None, None)))
 
 
 def test_without_normal_references_unmarked_patches_serve(features, context):
     alone = Context(None, features["abnormal"], context.marked)
-    scores = METHODS["normal_matching"](features["abnormal"][0].flatten(0, 1), alone)
+    scores = METHODS["normal_matching"](Query(features["abnormal"][0].flatten(0, 1), alone))
     assert torch.allclose(scores.view(GRID)[~context.marked[0]], torch.zeros(16), atol=1e-6)

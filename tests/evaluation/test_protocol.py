@@ -19,6 +19,7 @@ from modeling_ideal.evaluation import protocol
 from modeling_ideal.evaluation.methods import METHODS
 from modeling_ideal.evaluation.protocol import Evaluation
 from modeling_ideal.evaluation.results import summarise, write_json
+from modeling_ideal.evaluation.tables import tables
 
 from .. import plain
 
@@ -51,6 +52,7 @@ def finished(target, model_folder, tmp_path_factory):
 def test_the_result_has_the_published_shape(finished):
     out, results = finished
     assert json.loads((out / "results.json").read_text()) == json.loads(json.dumps(results))
+    assert (out / "tables.md").read_text() == tables([results])
     general = results["setups"]["N1A1"]["general"]
     assert set(general["mean"]) >= MEANS
     assert set(general["categories"]) == {"nut", "bolt"}
@@ -160,6 +162,17 @@ def test_a_stopped_run_goes_on_where_it_was(finished, target, model_folder, tmp_
     assert len(calls) == 3 + 2
 
 
+def test_training_free_methods_do_not_depend_on_the_head(target, model_folder, tmp_path, monkeypatch):
+    first = evaluation(target, model_folder, tmp_path, methods=["normal_matching"], seeds=[0])
+    results = first.run()
+    assert results["model"] is None
+    monkeypatch.setattr(protocol, "evaluate_unit", None)  # nothing is to be evaluated again
+    other = evaluation(target, model_folder, tmp_path, methods=["normal_matching"], seeds=[0])
+    with torch.no_grad():
+        other.model.deviation_encoder.vectors.weight.add_(1)
+    assert other.run() == results
+
+
 def test_published_references_repeat_a_result(finished, target, model_folder, tmp_path):
     out, results = finished
     again = evaluation(target, model_folder, tmp_path, references=out / "references.json").run()
@@ -174,7 +187,7 @@ def test_two_processes_give_the_same_as_one(finished, target, model_folder, tmp_
     environment = {**os.environ, "ACCELERATE_USE_CPU": "true", "HF_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
-    assert result.stdout.count("| N1A1 | general | ideal |") == 1, result.stdout  # the first process alone speaks
+    assert result.stdout.count("General\n\n") == 1, result.stdout  # the first process alone speaks
     assert "2/2" in result.stderr  # of four reference sets, so there really were two processes
     assert "4/4" not in result.stderr
     two = json.loads((tmp_path / "out" / "results.json").read_text())

@@ -38,7 +38,11 @@ BAD_PIXELS = {
     "channels": (MAPS[:, None], MASKS, r"maps: expected shape \(n, H, W\), .* got \(2, 1, 4, 5\)"),
     "no maps": (MAPS[:0], MASKS[:0], r"maps: expected .* at least one pixel, got \(0, 4, 5\)"),
     "no pixels": (MAPS[:, :0], MASKS[:, :0], r"maps: expected .* at least one pixel, got \(2, 0, 5\)"),
-    "turned masks": (MAPS, MASKS.mT, r"masks: expected the shape of maps, \(2, 4, 5\), got \(2, 5, 4\)"),
+    "turned masks": (
+        MAPS,
+        MASKS.transpose(0, 2, 1),
+        r"masks: expected the shape of maps, \(2, 4, 5\), got \(2, 5, 4\)",
+    ),
     "fewer masks": (MAPS, MASKS[:1], r"masks: expected the shape of maps, \(2, 4, 5\), got \(1, 4, 5\)"),
     "no maps listed": ([], [], "expected at least one map and a mask for each, got 0 maps and 0 masks"),
     "fewer masks listed": (list(MAPS), list(MASKS[:1]), "a mask for each, got 2 maps and 1 masks"),

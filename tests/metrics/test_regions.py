@@ -37,10 +37,10 @@ def test_equals_scipy(connectivity, masks):
     assert_equals_scipy(masks, connectivity)
 
 
-@pytest.mark.parametrize("connectivity", [4, 8])
-@pytest.mark.parametrize("share", [0.3, 0.45, 0.6])
-def test_equals_scipy_on_noise_near_percolation(connectivity, share):
-    assert_equals_scipy(np.random.default_rng(0).random((2, 60, 70)) < share, connectivity)
+@pytest.mark.parametrize(("connectivity", "share"), [(4, 0.3), (4, 0.6), (8, 0.3), (8, 0.5)])
+def test_equals_scipy_on_noise(connectivity, share):
+    # Near percolation regions join in every order: joining them carelessly goes round in circles.
+    assert_equals_scipy(np.random.default_rng(0).random((20, 60, 70)) < share, connectivity)
 
 
 def test_long_winding_regions_are_one_each():
