@@ -15,18 +15,17 @@ from torch.utils.flop_counter import FlopCounterMode
 from ..data.episodes import Setup
 from ..modeling_ideal import IdealModel
 from .command import load_backbone
-from .measuring import interleaved_medians
+from .markdown import ABSENT, number, table
+from .paper import COST
+from .timing import interleaved_medians
 from .workload import Workload, noise, peak_memory
 
 ONCE, EVERY_TIME = "references_once", "references_every_time"
 WAYS = {ONCE: "encoded once", EVERY_TIME: "encoded for every query"}
-
-# The paper's row. Its set-up, and how often the references were encoded, it does not say.
-PAPER = {"parameters": 23.83e6, "flops": 12.70e10, "frames_per_second": 21.9}
-
-HEADER = """\
-| model | parameters, M | trained, M | set-up | references | FLOPs, 10^10 | frames a second | peak memory, MiB |
-| --- | ---: | ---: | --- | --- | ---: | ---: | ---: |"""
+HEAD = (
+    *("model", "set-up", "references"),
+    *("parameters, M", "trained, M", "FLOPs, 10^10", "frames a second", "peak memory, MiB"),
+)
 
 
 def cost(arguments: argparse.Namespace) -> str:
@@ -109,33 +108,28 @@ def count_flops(task: Callable[[], object]) -> int:
 
 
 def cost_table(measured: dict) -> str:
-    """What `measure_cost` found as a Markdown table, the paper's row last, and below what it means."""
-    lines = [HEADER]
+    """What `measure_cost` found as a Markdown table, the paper's rows last, and below what it means."""
+    rows = []
     for name, model in measured["models"].items():
+        sizes = [number(model[key] / 1e6, 2) for key in ("parameters", "trained_parameters")]
         for setup, ways in model["setups"].items():
             for way, figures in ways.items():
-                lines.append(_row(name, model | figures, setup, WAYS[way]))
-    lines.append(_row("IDEAL in the paper, RTX 3090", PAPER, "-", "-"))
+                speed = [number(figures["flops"] / 1e10, 2), number(figures["frames_per_second"], 2)]
+                rows.append([name, setup, WAYS[way], *sizes, *speed, number(figures["peak_mebibytes"], 0)])
+    for name, theirs in COST.items():
+        speed = [number(theirs.flops_1e10, 2), number(theirs.frames_per_second, 2)]
+        rows.append([f"{name}, paper", ABSENT, ABSENT, number(theirs.parameters_millions, 2), ABSENT, *speed, ABSENT])
     machine = measured["machine"]
     sides = sorted({model["image_size"] for model in measured["models"].values()})
     notes = (
         f"One query at a time of {' and '.join(f'{side} x {side}' for side in sides)} pixels, without reading and "
         f"resizing it; {machine['processor']}, {machine['threads']} thread(s), torch {machine['torch']}, medians of "
-        f"{machine['rounds']} rounds. FLOPs of matrix products, convolutions and attention, two a multiply-add; "
+        f"{machine['rounds']} round(s). FLOPs of matrix products, convolutions and attention, two a multiply-add; "
         "eigenvectors, top-k and element-wise work are not counted. Peak memory of a whole process on the CPU, with "
-        "Python, torch and the weights."
+        "Python, torch and the weights. The paper names an RTX 3090; the set-up, how often it encoded the "
+        "references, and what it counts as a FLOP, it does not say."
     )
-    return "\n".join([*lines, "", notes])
-
-
-def _row(name: str, figures: Mapping[str, Any], setup: str, references: str) -> str:
-    def cell(key: str, unit: float, digits: int) -> str:
-        value = figures.get(key)
-        return "-" if value is None else f"{value / unit:.{digits}f}"
-
-    cells = [name, cell("parameters", 1e6, 2), cell("trained_parameters", 1e6, 2), setup, references]
-    cells += [cell("flops", 1e10, 2), cell("frames_per_second", 1, 2), cell("peak_mebibytes", 1, 0)]
-    return f"| {' | '.join(cells)} |"
+    return f"{table(HEAD, rows, words=3)}\n\n{notes}"
 
 
 def _tasks(model: IdealModel, workload: Workload) -> dict[str, Callable[[], object]]:

@@ -50,7 +50,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Query:
+class Row:
     """A row of a montage: a picture, and of each method the anomaly map (H, W) and the image score."""
 
     tile: Tile
@@ -85,7 +85,7 @@ def heat(scores: np.ndarray, scale: Scale) -> np.ndarray:
 
 
 def draw_montage(
-    title: str, references: Sequence[Tile], queries: Sequence[Query], scales: Mapping[str, Scale]
+    title: str, references: Sequence[Tile], queries: Sequence[Row], scales: Mapping[str, Scale]
 ) -> "Figure":
     """The references, then a row a query: photograph, ground truth, and the heat map of each method in `scales`.
 

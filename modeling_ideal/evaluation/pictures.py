@@ -16,7 +16,7 @@ from ..data.reference_sets import ReferenceSet, applicable_settings, inference_e
 from ..image_inputs import load_image, resize_image
 from ..scoring import image_scores
 from .deviations import sample_deviations
-from .montage import Query, Scale, Tile, color_scale, draw_montage
+from .montage import Row, Scale, Tile, color_scale, draw_montage
 from .plots import MethodCurves, draw_curves, draw_deviations
 from .units import Workbench, anomaly_maps, query_scores, reference_context
 
@@ -88,7 +88,7 @@ def _drawings(
     masks = bench.cache.pixel_masks(queries)
     labels = torch.tensor([bench.cache.labels[query] for query in queries])
     shown = _shown(bench, queries)
-    rows = [Query(_tile(bench, records, queries[place]), {}, {}) for place in shown]
+    rows = [Row(_tile(bench, records, queries[place]), {}, {}) for place in shown]
     scales: dict[str, Scale] = {}
     curves: dict[str, MethodCurves] = {}
     for name, patches in query_scores(bench, context, queries).items():  # one at a time: its maps are large
@@ -97,7 +97,8 @@ def _drawings(
         curves[name] = MethodCurves.of(scores, labels, maps, masks)
         scales[name] = color_scale(maps.numpy())
         for row, place in zip(rows, shown, strict=True):
-            row.maps[name], row.scores[name] = maps[place].numpy(), float(scores[place])
+            # A copy, so that the maps that are not shown need not stay in memory.
+            row.maps[name], row.scores[name] = maps[place].numpy().copy(), float(scores[place])
     title = f"{references.category}: {references.setup}, seed {references.seed}, {setting} setting"
     tiles = [_tile(bench, records, index) for index in (*normal, *abnormal)]
     return {

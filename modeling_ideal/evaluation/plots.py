@@ -98,7 +98,7 @@ def _draw_lines(axes: Any, lines: Mapping[str, tuple[Curve, float]], measure: st
 
 
 def _line_style(name: str) -> dict[str, Any]:
-    """The same for a method in every picture; IDEAL stands out."""
-    if name == IDEAL:
-        return {"color": "black", "linewidth": 2.2}
-    return {"color": f"C{list(METHODS).index(name)}", "linewidth": 1.4}
+    """The same for a method in every picture; what is trained stands out in black."""
+    if name in METHODS:
+        return {"color": f"C{list(METHODS).index(name)}", "linewidth": 1.4}
+    return {"color": "black", "linewidth": 2.2, "linestyle": "-" if name == IDEAL else "--"}

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..modeling_ideal import IdealModel
 from ..references import IdealReferences
-from .measuring import CLEAR_REFS, peak_mebibytes, reset_peak
+from .memory import CLEAR_REFS, peak_mebibytes, reset_peak
 
 
 class Workload(NamedTuple):

@@ -10,7 +10,7 @@ from modeling_ideal.cli import main
 from modeling_ideal.data.reference_sets import draw_references, inference_episodes
 from modeling_ideal.evaluation import montage, pictures, plots
 from modeling_ideal.evaluation.deviations import embed, neighbor_agreement, project, sample_deviations
-from modeling_ideal.evaluation.montage import Query, Scale, Tile, color_scale, draw_montage, heat
+from modeling_ideal.evaluation.montage import Row, Scale, Tile, color_scale, draw_montage, heat
 from modeling_ideal.evaluation.pictures import spread_out, write_png
 from modeling_ideal.evaluation.plots import MethodCurves, draw_curves
 from modeling_ideal.evaluation.protocol import Evaluation
@@ -133,7 +133,7 @@ def test_a_montage_draws_all_maps_of_a_method_on_one_scale(monkeypatch):
     used, real = [], montage.heat
     monkeypatch.setattr(montage, "heat", lambda scores, scale: (used.append(scale), real(scores, scale))[1])
     queries = [
-        Query(tile(), {"a": np.full((8, 12), value), "b": np.zeros((8, 12))}, {"a": 1, "b": 2}) for value in (0, 9)
+        Row(tile(), {"a": np.full((8, 12), value), "b": np.zeros((8, 12))}, {"a": 1, "b": 2}) for value in (0, 9)
     ]
     scales = {"a": Scale(1, 2), "b": Scale(0, 7)}
     figure = draw_montage("title", [tile()], queries, scales)
