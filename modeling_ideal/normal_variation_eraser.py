@@ -126,16 +126,18 @@ def _local_geometry(residual: Tensor, normals: Tensor, neighbors: Tensor) -> tup
         (P, k, k) among the neighbours and (P, k) between the neighbours and the residual.
     """
     count, num_neighbors = neighbors.shape
-    inner = residual.new_empty(count, num_neighbors, num_neighbors)
-    overlap = residual.new_empty(count, num_neighbors)
+    products = residual.new_empty(count, num_neighbors, num_neighbors)
     chunk = max(1, MAX_NEIGHBORS // num_neighbors)
     for start in range(0, count, chunk):
         rows = slice(start, start + chunk)
-        differences = normals.index_select(0, neighbors[rows].flatten()).view(-1, num_neighbors, normals.shape[1])
-        differences -= differences[:, :1].clone()
-        inner[rows] = differences @ differences.mT
-        overlap[rows] = (differences @ residual[rows, :, None])[..., 0]
-    return inner, overlap
+        vectors = normals.index_select(0, neighbors[rows].flatten()).view(-1, num_neighbors, normals.shape[1])
+        vectors -= vectors[:, :1].clone()
+        vectors[:, 0] = residual[rows]  # the origin's own row is zero: the residual takes its place, one product does
+        products[rows] = vectors @ vectors.mT
+    overlap = products[:, 0].clone()
+    for origin in (overlap[:, 0], products[:, 0], products[:, :, 0]):
+        origin.zero_()
+    return products, overlap
 
 
 def _subspace_weights(
@@ -171,8 +173,9 @@ def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
     workers = torch.get_num_threads()
     if matrices.device.type != "cpu" or workers == 1 or len(matrices) < 32 * workers:
         return torch.linalg.eigh(matrices)
-    parts = _thread_pool(os.getpid(), workers).map(torch.linalg.eigh, matrices.chunk(workers))
-    values, vectors = zip(*parts, strict=True)
+    first, *others = matrices.chunk(workers)
+    elsewhere = [_thread_pool(os.getpid(), workers).submit(torch.linalg.eigh, part) for part in others]
+    values, vectors = zip(torch.linalg.eigh(first), *(part.result() for part in elsewhere), strict=True)
     return torch.cat(values), torch.cat(vectors)
 
 

@@ -12,7 +12,7 @@ from modeling_ideal.evaluation.timing import interleaved_medians
 from modeling_ideal.normal_variation_eraser import nearest_normals, unit
 
 SIDE = 448
-ROUNDS = 15
+ROUNDS = 25
 
 
 def build() -> tuple[IdealModel, torch.Tensor]:
