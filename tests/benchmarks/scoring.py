@@ -45,7 +45,8 @@ def measure() -> dict[str, float]:
     model, image = build()
     images = {"N1A1": reference_images(1, 1), "N8A4": reference_images(8, 4)}
     encoded = {name: model.encode_references(*parts) for name, parts in images.items()}
-    patches = model.extract_features(image)[0].flatten(0, 1)
+    features = model.extract_features(image)
+    patches = features[0].flatten(0, 1)
     for references in encoded.values():
         ours = model._deviations(patches, references.normal_features[0], references.normal_directions[0]).denoised
         torch.testing.assert_close(plain_erase(model, patches, references), ours, atol=1e-3, rtol=0)
@@ -54,6 +55,9 @@ def measure() -> dict[str, float]:
         bank = (references.normal_features[0], references.normal_directions[0])
         tasks |= {
             f"{name} scored": lambda references=references: model(image, references=references),
+            f"{name} scored, without the backbone": lambda references=references: model.score_features(
+                features, references, (SIDE, SIDE)
+            ),
             f"{name} erased": lambda bank=bank: model._deviations(patches, *bank),
             f"{name} erased plainly": lambda references=references: plain_erase(model, patches, references),
         }
