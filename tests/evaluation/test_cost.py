@@ -37,7 +37,7 @@ def backbone_flops():
 def scoring_flops(normal_patches):
     """What comes after the backbone for one query: matching, local PCA in k x k, projection."""
     matching = 2 * PATCHES * normal_patches * WIDTH
-    inner = PATCHES * 2 * (NEIGHBORS**2 + NEIGHBORS) * WIDTH  # among the neighbours, and with the residual
+    inner = PATCHES * 2 * NEIGHBORS**2 * WIDTH  # among the neighbours, the residual in the place of the nearest
     centring = PATCHES * 2 * (2 * NEIGHBORS**3 + 2 * NEIGHBORS**2)
     subspace = PATCHES * 2 * 2 * NEIGHBORS * COMPONENTS
     projection = 2 * (PATCHES * WIDTH * VECTORS + VECTORS**2 * WIDTH + PATCHES * VECTORS**2)
