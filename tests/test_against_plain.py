@@ -57,7 +57,9 @@ SIZES = {"square": (6, 6), "wide": (3, 7), "single": (1, 1)}
 
 @pytest.mark.parametrize("anchor", ["nearest", "centroid"])
 @pytest.mark.parametrize("alignment", ["cosine", "euclidean"])
-@pytest.mark.parametrize(("grid", "num_normal", "num_abnormal"), [("square", 1, 1), ("wide", 2, 3), ("single", 8, 4)])
+@pytest.mark.parametrize(
+    ("grid", "num_normal", "num_abnormal"), [("square", 1, 1), ("wide", 2, 3), ("single", 8, 4), ("square", 8, 4)]
+)
 def test_scores_and_losses_follow_the_equations(anchor, alignment, grid, num_normal, num_abnormal):
     size = tuple(side * PATCH for side in SIZES[grid])
     model = tiny_model(residual_anchor=anchor, alignment=alignment)
