@@ -7,7 +7,7 @@ import torch
 
 from modeling_ideal import IdealConfig, IdealImageProcessor, IdealModel
 
-from .conftest import PATCH, random_images, random_masks, tiny_config, tiny_model
+from .conftest import PATCH, random_images, random_masks, tiny_model
 from .test_model import assert_same
 
 
@@ -136,10 +136,6 @@ def test_processor_and_model_work_together(model, picture):
     assert [tuple(part.shape) for part in maps] == [(30, 40), (40, 30)]
 
 
-def test_tiny_config_differs_from_the_default_only_where_it_says():
-    assert tiny_config().num_neighbors == IdealConfig().num_neighbors
-
-
 @pytest.mark.real
 def test_the_real_backbone_sees_a_defect(real_backbone, real_data):
     model = IdealModel.from_backbone(real_backbone, out_features=["stage9"], apply_layernorm=False)
@@ -154,3 +150,20 @@ def test_the_real_backbone_sees_a_defect(real_backbone, real_data):
     mask = processor(abnormal_refs=[broken[1]], masks=[truth])["masks"][0]
     scores = out.anomaly_maps[1]
     assert scores[mask].mean() > scores[~mask].mean() + 0.05
+
+
+@pytest.mark.real
+def test_real_scores_depend_neither_on_the_batch_nor_on_the_order_of_references(real_backbone, real_data):
+    model = IdealModel.from_backbone(real_backbone, out_features=["stage9"], apply_layernorm=False)
+    bottle = real_data / "mvtec_ad_448" / "bottle"
+    good = sorted((bottle / "train" / "good").iterdir())
+    broken = sorted((bottle / "test" / "broken_large").iterdir())[:3]
+    masks = [bottle / "ground_truth" / "broken_large" / f"{path.stem}_mask.png" for path in broken[:2]]
+    inputs = IdealImageProcessor()(
+        query=[broken[2], good[2]], normal_refs=good[:2], abnormal_refs=broken[:2], masks=masks
+    )
+    together = model(**inputs)
+    alone = model(**{**inputs, "query": inputs["query"][:1]})
+    turned = model(**{name: value if name == "query" else value.flip(0) for name, value in inputs.items()})
+    torch.testing.assert_close(alone.patch_scores[0], together.patch_scores[0], atol=1e-5, rtol=0)
+    torch.testing.assert_close(turned.patch_scores, together.patch_scores, atol=1e-5, rtol=0)

@@ -1,10 +1,11 @@
 """The generalisation bound of appendix B: how deviation vectors and episodes trade off."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
+from .png import write_png
 
 
 def source_side_bound(
@@ -54,7 +55,7 @@ def source_side_bound(
 
 
 def plot_source_side_bound(
-    path: str | os.PathLike,
+    path: str | Path,
     num_deviation_vectors: Sequence[int] = (1, 5, 15, 45, 135, 405),
     num_episodes: Sequence[int] = (500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000),
     *,
@@ -67,7 +68,6 @@ def plot_source_side_bound(
     500); its M is 45. The VC dimension of the model is not known: its default only fixes the scale.
     """
     # Drawn without pyplot, which would keep state and may look for a display.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     @np.vectorize
@@ -97,10 +97,4 @@ def plot_source_side_bound(
         axes.minorticks_off()
     figure.suptitle(f"VC dimension {vc_dimension:g}, failure probability {failure_probability:g}")
 
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        FigureCanvasAgg(figure).print_png(temporary)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    write_png(Path(path), figure, {})

@@ -1,7 +1,6 @@
 """The pictures of an evaluation: of every category a montage, the curves of all methods, a t-SNE of deviations."""
 
 from collections.abc import Callable, Sequence
-from io import BytesIO
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,6 @@ import torch
 from PIL import Image
 from tqdm import tqdm
 
-from ..data.atomic import write_atomically
 from ..data.folder import NORMAL
 from ..data.reference_sets import ReferenceSet, applicable_settings, inference_episodes
 from ..image_inputs import load_image, resize_image
@@ -18,6 +16,7 @@ from ..scoring import image_scores
 from .deviations import sample_deviations
 from .montage import Row, Scale, Tile, color_scale, draw_montage
 from .plots import MethodCurves, draw_curves, draw_deviations
+from .png import write_png
 from .units import Workbench, anomaly_maps, query_scores, reference_context
 
 if TYPE_CHECKING:
@@ -53,15 +52,6 @@ def draw_pictures(
             drawings = _drawings(bench, records, references, settings[0])
             for name, file in missing.items():
                 write_png(file, drawings[name](), {SOURCE: source})
-
-
-def write_png(path: Path, figure: "Figure", texts: dict[str, str]) -> None:
-    """Write a figure in one step, with `texts` and neither date nor version in the file: the same twice."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    buffer = BytesIO()
-    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None, **texts})
-    write_atomically(path, buffer.getvalue())
 
 
 def spread_out(groups: Sequence[Sequence[int]], count: int) -> list[int]:

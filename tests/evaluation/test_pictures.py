@@ -11,8 +11,9 @@ from modeling_ideal.data.reference_sets import draw_references, inference_episod
 from modeling_ideal.evaluation import montage, pictures, plots
 from modeling_ideal.evaluation.deviations import embed, neighbor_agreement, project, sample_deviations
 from modeling_ideal.evaluation.montage import Row, Scale, Tile, color_scale, draw_montage, heat
-from modeling_ideal.evaluation.pictures import spread_out, write_png
+from modeling_ideal.evaluation.pictures import spread_out
 from modeling_ideal.evaluation.plots import MethodCurves, draw_curves
+from modeling_ideal.evaluation.png import write_png
 from modeling_ideal.evaluation.protocol import Evaluation
 from modeling_ideal.evaluation.units import Workbench, reference_context
 from modeling_ideal.metrics import image_metrics, pixel_metrics
