@@ -88,7 +88,7 @@ def test_a_mask_of_another_size_and_one_without_image(tmp_path):
 def test_unreadable_and_truncated_files(tmp_path):
     mvtec(tmp_path)
     whole = (tmp_path / "bottle/train/good/001.JPG").read_bytes()
-    (tmp_path / "bottle/train/good/001.JPG").write_bytes(whole[: len(whole) // 2])
+    (tmp_path / "bottle/train/good/001.JPG").write_bytes(whole[:-100])
     (tmp_path / "bottle/train/good/000.png").write_bytes(b"")
     (tmp_path / "Cable/Ground_Truth/cut/a.PNG").write_bytes(b"no image")
     messages = kinds(check(tmp_path))["unreadable file"]
@@ -97,7 +97,7 @@ def test_unreadable_and_truncated_files(tmp_path):
         "bottle/train/good/000.png",
         "bottle/train/good/001.JPG",
     ]
-    assert "Truncated" in messages[2]
+    assert "truncated" in messages[2]
 
 
 def test_pictures_in_train_and_test_and_as_normal_and_anomalous(tmp_path):

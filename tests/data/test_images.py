@@ -98,7 +98,7 @@ def test_what_is_no_image_is_named(tmp_path, read):
 def test_a_truncated_image_is_named(tmp_path):
     Image.effect_noise((64, 64), 50).save(tmp_path / "cut.jpg")
     content = (tmp_path / "cut.jpg").read_bytes()
-    (tmp_path / "cut.jpg").write_bytes(content[: len(content) // 2])
+    (tmp_path / "cut.jpg").write_bytes(content[:-100])
     with pytest.raises(ValueError, match=r"cut\.jpg: expected a readable image, got OSError: .*truncated"):
         open_image(tmp_path / "cut.jpg")
 
