@@ -70,6 +70,14 @@ def _add_evaluate(commands: argparse._SubParsersAction) -> None:
     evaluate.add_argument(
         "--methods", nargs="+", metavar="METHOD", help="ideal and baselines; `all` for every one (default: ideal)"
     )
+    evaluate.add_argument(
+        "--compare",
+        nargs="+",
+        default=[],
+        metavar="NAME=FOLDER",
+        help="further trained models on the same backbone, as methods of that name; ideal_without_nve is the "
+        "row of the ablation table for a model trained with erase_strength 0",
+    )
     evaluate.add_argument("--references", metavar="FILE", help="repeat the reference sets of an earlier run")
     evaluate.add_argument("--smoothing", type=float, default=4.0, help="of anomaly maps, in pixels (default: 4)")
     evaluate.add_argument("--cache", metavar="DIR", help="feature cache (default: OUT/features)")

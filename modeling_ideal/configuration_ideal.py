@@ -9,7 +9,7 @@ from transformers import AutoConfig, PreTrainedConfig
 
 INTEGERS = ("image_size", "num_neighbors", "num_components", "num_deviation_vectors", "num_attention_heads")
 NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
-    "erase_strength": ("in (0, 1]", lambda value: 0 < value <= 1),
+    "erase_strength": ("in [0, 1]", lambda value: 0 <= value <= 1),
     "attention_dropout": ("in [0, 1)", lambda value: 0 <= value < 1),
     "mlp_ratio": ("> 0", lambda value: value > 0),
     "discriminability_weight": (">= 0", lambda value: value >= 0),
@@ -63,7 +63,7 @@ class IdealConfig(PreTrainedConfig):
         image_size: side in pixels of the square that the processor resizes to by default.
         num_neighbors: normal neighbours of a patch (k, Eq. 2).
         num_components: principal directions of normal variation that are erased (r, Eq. 3).
-        erase_strength: how much of them is erased (alpha, Eq. 4).
+        erase_strength: how much of them is erased (alpha, Eq. 4); 0 leaves the eraser out, as an ablation does.
         num_deviation_vectors: intrinsic deviation vectors (M, Eq. 5).
         num_attention_heads: heads of the encoder's cross-attention; they divide C.
         attention_dropout: dropout of the attention weights in training.

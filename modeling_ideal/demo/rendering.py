@@ -99,7 +99,10 @@ def _flange(belt: Image.Image, pose: _Pose, generator: np.random.Generator) -> I
 def _scratch(picture: Image.Image, pose: _Pose, generator: np.random.Generator) -> Image.Image:
     """A bright line with a dark edge across the face."""
     angle = generator.uniform(0, 2 * np.pi)
-    ends = [(generator.uniform(0.5, 0.58), angle), (generator.uniform(0.86, 0.93), angle + generator.uniform(0.3, 0.6))]
+    ends = [
+        (generator.uniform(0.5, 0.58), angle),
+        (generator.uniform(0.86, 0.93), angle + generator.uniform(0.3, 0.6)),
+    ]
     middle = (np.mean([end[0] for end in ends]) + 0.05, np.mean([end[1] for end in ends]))
     points = [pose.at(*point) for point in (ends[0], middle, ends[1])]
     painted = picture.copy()

@@ -25,6 +25,7 @@ def evaluate(arguments: argparse.Namespace) -> str:
     methods = arguments.methods or default
     if methods == ["all"]:
         methods = [IDEAL, *METHODS] if arguments.model else list(METHODS)
+    others = {name: IdealModel.from_pretrained(folder) for name, folder in map(_named, arguments.compare)}
     if IDEAL in methods and not arguments.model:
         raise ValueError("the method 'ideal' needs a trained --model, got a --backbone alone")
     out = Path(arguments.out)
@@ -38,7 +39,8 @@ def evaluate(arguments: argparse.Namespace) -> str:
         setups=arguments.setups,
         seeds=arguments.seeds,
         settings=arguments.settings,
-        methods=methods,
+        methods=[*methods, *others],
+        others=others,
         references=Path(arguments.references) if arguments.references else None,
         smoothing=arguments.smoothing,
         command=_command(arguments, methods),
@@ -51,6 +53,14 @@ def evaluate(arguments: argparse.Namespace) -> str:
         f"{setting.capitalize()}\n\n{metrics_table(target, setting)}" for setting in SETTINGS if target.setups(setting)
     ]
     return "\n\n".join([*means, f"More in {out / 'tables.md'}"])
+
+
+def _named(comparison: str) -> tuple[str, str]:
+    """Name and folder of a `--compare NAME=FOLDER`."""
+    name, separator, folder = comparison.partition("=")
+    if not (name and separator and folder):
+        raise ValueError(f"--compare: expected NAME=FOLDER, got {comparison!r}")
+    return name, folder
 
 
 def make_tables(arguments: argparse.Namespace) -> str:
@@ -85,6 +95,8 @@ def _command(arguments: argparse.Namespace, methods: list[str]) -> str:
     for name in ("model", "backbone", "target", "references"):
         if value := getattr(arguments, name):
             words += [f"--{name}", Path(value).name]
+    if arguments.compare:
+        words += ["--compare", *(f"{name}={Path(folder).name}" for name, folder in map(_named, arguments.compare))]
     if arguments.stage:
         words += ["--stage", arguments.stage]
     if arguments.no_norm:

@@ -42,7 +42,7 @@ def sample_deviations(
 ) -> DeviationSample:
     """Deviations of at most `max_patches` normal and `max_patches` anomalous patches, drawn from all queries alike.
 
-    Projected ones only where `"ideal"` is among the methods and there are abnormal references: an untrained head
+    Projected ones only where `"ideal"` is among the heads and there are abnormal references: an untrained head
     has nothing to project on.
     """
     marked = bench.cache.patch_masks(queries).flatten(1).numpy()  # (n, N)
@@ -59,8 +59,8 @@ def sample_deviations(
         features[rows] = patches[places[rows, 1]]
     found = context.erase()(features, context.normals, context.directions)
     kinds = {"residual": found.residual.numpy(), "denoised": found.denoised.numpy()}
-    if IDEAL in bench.methods:
-        vectors = encode_context(bench, context).deviation_vectors  # (1, M, C)
+    if IDEAL in bench.heads:
+        vectors = encode_context(bench.heads[IDEAL], context).deviation_vectors  # (1, M, C)
         if vectors is not None:
             kinds["projected"] = project(found.denoised, vectors[0]).numpy()
     return DeviationSample(kinds, marked[places[:, 0], places[:, 1]], places[:, 0])

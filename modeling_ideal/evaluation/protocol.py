@@ -3,7 +3,7 @@
 import hashlib
 import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,8 @@ class Evaluation:
         setups: for example `["N1A1", "N4A1"]`.
         seeds: one reference set a category for each.
         settings: `"general"`, `"hard"`.
-        methods: `"ideal"` and keys of `METHODS`.
+        methods: `"ideal"`, keys of `METHODS` and of `others`.
+        others: further models on the same backbone as methods, by name: ablations, other forms of the score.
         references: a file of reference sets to repeat, instead of drawing them.
         smoothing: of anomaly maps, in pixels.
         command: how to repeat it, kept in the result.
@@ -65,6 +66,7 @@ class Evaluation:
     seeds: Sequence[int] = (0, 1, 2)
     settings: Sequence[str] = ("general", "hard")
     methods: Sequence[str] = (IDEAL,)
+    others: Mapping[str, IdealModel] = field(default_factory=dict)
     references: Path | None = None
     smoothing: float = 4.0
     command: str = ""
@@ -72,9 +74,10 @@ class Evaluation:
     encoder: BackboneEncoder = field(init=False)
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.methods) - {IDEAL, *METHODS})
+        known = [IDEAL, *METHODS, *self.others]
+        unknown = sorted(set(self.methods) - set(known))
         if unknown or not self.methods:
-            raise ValueError(f"methods: expected some of {[IDEAL, *METHODS]}, got {unknown or 'none'}")
+            raise ValueError(f"methods: expected some of {known}, got {unknown or 'none'}")
         if not self.seeds or not self.setups:
             raise ValueError(f"expected at least one seed and one set-up, got {self.seeds} and {self.setups}")
         for setup in self.setups:
@@ -82,6 +85,16 @@ class Evaluation:
         if unknown := sorted(set(self.settings) - {"general", "hard"}):
             raise ValueError(f"settings: expected some of ['general', 'hard'], got {unknown}")
         self.encoder = BackboneEncoder(self.model, self.processor)
+        for name, other in self.others.items():
+            if name in (IDEAL, *METHODS):
+                raise ValueError(f"expected a new name for another model, got {name!r}, which is a method already")
+            if BackboneEncoder(other, self.processor).fingerprint != self.encoder.fingerprint:
+                raise ValueError(f"{name}: expected a model on the backbone and stage of the first, got another")
+
+    @property
+    def _heads(self) -> dict[str, IdealModel]:
+        """The models among the methods, by name."""
+        return {name: head for name, head in {IDEAL: self.model, **self.others}.items() if name in self.methods}
 
     def run(self) -> dict[str, Any]:
         """Evaluate what is not there yet, and write the results; under `accelerate launch` processes share."""
@@ -101,7 +114,9 @@ class Evaluation:
             def rotate(indices: Sequence[int]) -> Tensor:
                 return torch.cat([self._rotated_features(images[index]["image"]) for index in indices])
 
-        bench = Workbench(cache, catalogue, self.methods, self.model, rotate, self.smoothing, self.settings)
+        bench = Workbench(
+            cache, catalogue, self.methods, self.model, self._heads, rotate, self.smoothing, self.settings
+        )
         parts = self.out / "parts"
         parts.mkdir(parents=True, exist_ok=True)
         share = sets[state.process_index :: state.num_processes]
@@ -152,15 +167,12 @@ class Evaluation:
             turned.append(picture.crop((left, top, left + width, top + height)))
         return torch.cat([self.encoder([picture]) for picture in turned]).cpu()
 
-    def _head(self) -> str | None:
-        """The fingerprint of the whole model where its head is used; a new head, which is random, is not."""
-        return self.model.fingerprint if IDEAL in self.methods else None
-
     def _key(self, references: ReferenceSet) -> str:
-        """Names a part by all that decides what is in it."""
+        """Names a part by all that decides what is in it; a new head, which is random, is no part of that."""
         config = self.model.config
+        models = {name: [head.fingerprint, head.config.alignment] for name, head in self._heads.items()}
         everything = [FORMAT, sorted(self.methods), sorted(self.settings), self.smoothing, asdict(references)]
-        everything += [self.encoder.fingerprint, self._head(), config.alignment, config.top_fraction, config.eraser]
+        everything += [self.encoder.fingerprint, config.top_fraction, config.eraser, models]
         return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def _results(self, sets: Sequence[ReferenceSet]) -> dict[str, Any]:
@@ -169,10 +181,12 @@ class Evaluation:
             for references in sets
         ]
         methods = {method: {"setups": by_setup(parts, method)} for method in self.methods}
+        models = {name: head.fingerprint for name, head in self._heads.items()}
         results: dict[str, Any] = {
             "target": self.target.name,
             "command": self.command,
-            "model": self._head(),
+            "model": models.pop(IDEAL, None),
+            "others": models,
             "encoder": self.encoder.fingerprint,
             "seeds": list(self.seeds),
             "smoothing": self.smoothing,

@@ -1,6 +1,6 @@
 """One unit of an evaluation: all methods on one category with one reference set."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -29,8 +29,9 @@ class Workbench:
     Args:
         cache: features and masks of the target's records.
         catalogue: of the same records.
-        methods: keys of `METHODS`, or `"ideal"`.
-        model: gives the settings of the eraser, the share of patches in an image score, and the method `"ideal"`.
+        methods: keys of `METHODS`, or of `heads`.
+        model: gives the settings of the eraser and the share of patches in an image score.
+        heads: trained models as methods, by name; all on the backbone that filled the cache.
         rotate: for the methods that match rotated references.
         smoothing: standard deviation in pixels of the Gaussian over anomaly maps before pixel metrics.
         settings: `"general"`, `"hard"`; one that a category does not allow is left out there.
@@ -40,6 +41,7 @@ class Workbench:
     catalogue: Catalogue
     methods: Sequence[str]
     model: IdealModel
+    heads: Mapping[str, IdealModel] = field(default_factory=dict)
     rotate: Rotate | None = None
     smoothing: float = 4.0
     settings: Sequence[str] = field(default=("general", "hard"))
@@ -118,22 +120,23 @@ def reference_context(bench: Workbench, normal: Sequence[int], abnormal: Sequenc
     )
 
 
-def encode_context(bench: Workbench, context: Context) -> IdealReferences:
-    """The references as the model keeps them."""
+def encode_context(model: IdealModel, context: Context) -> IdealReferences:
+    """The references as a model keeps them."""
     parts = (context.normal, context.abnormal, context.marked)
-    return bench.model.encode_features(*(None if part is None else part[None] for part in parts))
+    return model.encode_features(*(None if part is None else part[None] for part in parts))
 
 
 def query_scores(bench: Workbench, context: Context, queries: Sequence[int]) -> dict[str, Tensor]:
     """(n, h, w) patch scores of every method; queries are read one at a time, so memory stays small."""
-    encoded = encode_context(bench, context) if IDEAL in bench.methods else None
+    encoded = {name: encode_context(head, context) for name, head in bench.heads.items()}
     scores: dict[str, list[Tensor]] = {name: [] for name in bench.methods}
     for index in queries:
         features = bench.cache.features([index]).float()  # (1, h, w, C)
         query = Query(features[0].flatten(0, 1), context)
         for name in bench.methods:
-            if encoded is not None and name == IDEAL:
-                scores[name].append(bench.model.score_features(features, encoded, (1, 1)).patch_scores[0])
+            if name in encoded:
+                output = bench.heads[name].score_features(features, encoded[name], (1, 1))
+                scores[name].append(output.patch_scores[0])
             else:
                 scores[name].append(METHODS[name](query).view(features.shape[1:3]))
     return {name: torch.stack(parts) for name, parts in scores.items()}
