@@ -40,7 +40,7 @@ def test_killed_in_mid_epoch_it_ends_with_the_same_weights(arguments, environmen
         [sys.executable, *command_line(killed)], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
     reached = killed.output / "checkpoints" / "step_00000024.pt"  # in the second epoch of 20 steps
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 300
     while not reached.exists() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
