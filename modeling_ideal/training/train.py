@@ -29,7 +29,7 @@ from .schedule import build_optimizer, rate_at, warmup_steps
 from .source import Source, draw_episodes, load_source
 from .starting_point import load_start
 from .trouble import check_falling, check_finite
-from .validation import validate
+from .validation import validate, validation_sets
 
 
 class Trainer:
@@ -48,6 +48,9 @@ class Trainer:
         self.model = model.train()
         self.checkpoints = checkpoints
         self.held_out = held_out
+        self.validation_sets = (
+            [] if held_out is None else validation_sets(held_out, arguments.setups, arguments.validation_seeds)
+        )
         self.steps = arguments.epochs * arguments.steps_per_epoch
         self.warmup = warmup_steps(arguments.steps_per_epoch, arguments.epochs)
         self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -119,7 +122,7 @@ class Trainer:
             check_falling(means, -(-self.warmup // arguments.steps_per_epoch))
         due = epoch % arguments.validation_every == 0 or epoch == arguments.epochs
         if self.held_out is not None and due:
-            figures = validate(self.model, self.held_out, arguments.setups, arguments.validation_seeds)
+            figures = validate(self.model, self.held_out, self.validation_sets)
             self.progress.validations.append({"epoch": epoch, "setups": figures})
             self.accelerator.log(
                 {f"{setup}/{name}": value for setup, part in figures.items() for name, value in part["mean"].items()},

@@ -18,13 +18,22 @@ from .source import Source
 SMOOTHING = 4.0  # of anomaly maps in pixels, as in the evaluation
 
 
-def validate(model: IdealModel, source: Source, setups: Sequence[str], seeds: Sequence[int]) -> dict[str, Any]:
-    """Percentages of each held-out category and their means, by set-up: means over reference sets of the seeds.
+def validation_sets(source: Source, setups: Sequence[str], seeds: Sequence[int]) -> list[ReferenceSet]:
+    """A reference set for each set-up, seed and held-out category; ValueError, before anything is trained, where a
+    category has too few pictures for one.
+    """
+    sets = [part for setup in setups for seed in seeds for part in draw_references(source.catalogue, setup, seed)]
+    for part in sets:
+        inference_episodes(source.catalogue, part)
+    return sets
+
+
+def validate(model: IdealModel, source: Source, sets: Sequence[ReferenceSet]) -> dict[str, Any]:
+    """Percentages of each held-out category, means over its reference sets, and the mean of those, by set-up.
 
     Under several processes they share the sets, and all return the same.
     """
     state = PartialState()
-    sets = [part for setup in setups for seed in seeds for part in draw_references(source.catalogue, setup, seed)]
     training = model.training
     model.eval()
     share = [
@@ -33,7 +42,10 @@ def validate(model: IdealModel, source: Source, setups: Sequence[str], seeds: Se
     ]
     model.train(training)
     figures = gather_object(share)
-    return {setup: _summary([part[1:] for part in figures if part[0] == setup]) for setup in setups}
+    return {
+        setup: _summary([part[1:] for part in figures if part[0] == setup])
+        for setup in dict.fromkeys(part.setup for part in sets)
+    }
 
 
 def _summary(figures: Sequence[tuple[str, dict[str, float]]]) -> dict[str, Any]:

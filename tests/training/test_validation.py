@@ -11,7 +11,8 @@ from modeling_ideal.data.reference_sets import draw_references
 from modeling_ideal.training.encoder import BackboneEncoder
 from modeling_ideal.training.source import load_source
 from modeling_ideal.training.starting_point import load_start
-from modeling_ideal.training.validation import validate
+from modeling_ideal.training.train import train
+from modeling_ideal.training.validation import validate, validation_sets
 
 
 def by_hand(model, processor, records, references):
@@ -50,7 +51,7 @@ def test_figures_are_those_of_an_independent_computation(arguments, model_folder
     model, processor = load_start(chosen)
     _, held_out = load_source(chosen, BackboneEncoder(model, processor))
     model.train()
-    result = validate(model, held_out, ["N1A1", "N2A1"], [0, 1])
+    result = validate(model, held_out, validation_sets(held_out, ["N1A1", "N2A1"], [0, 1]))
     assert model.training  # as before
     model.eval()
     records = list(load_records(source, "mvtec"))
@@ -67,3 +68,10 @@ def test_figures_are_those_of_an_independent_computation(arguments, model_folder
         mean = result[setup]["mean"]
         got = [mean["image_auroc"], mean["image_ap"], mean["pixel_auroc"]]
         assert got == pytest.approx(100 * expected, abs=0.5)  # features are float16 here
+
+
+def test_too_few_pictures_are_said_before_training(arguments, model_folder):
+    chosen = arguments(model=str(model_folder), held_out=["bolt"], setups=["N1A3"])  # all three are references
+    with pytest.raises(ValueError, match=r"category 'bolt', N1A3, .* got 4 normal and 0 anomalous besides the refer"):
+        train(chosen)
+    assert not (chosen.output / "checkpoints").exists()
