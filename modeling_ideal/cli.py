@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from .training.arguments import add_arguments as add_training_arguments
 from .version import __version__
 
 
@@ -16,6 +17,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"modeling-ideal {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_data(commands)
+    _add_train(commands)
     _add_evaluate(commands)
     _add_tables(commands)
     _add_cost(commands)
@@ -48,6 +50,24 @@ def _check_data(arguments: argparse.Namespace) -> int:
     report = check(arguments.folder, arguments.layout)
     print(json.dumps(report.as_json(), indent=2, ensure_ascii=False) if arguments.json else report.as_text())
     return 1 if report.problems else 0
+
+
+def _add_train(commands: argparse._SubParsersAction) -> None:
+    train = commands.add_parser(
+        "train",
+        help="train a model on a source data set, or fine-tune one on your own pictures",
+        description="Draws episodes from the source and trains the head on features that are encoded once. Writes "
+        "OUTPUT_DIR/model, training.json and checkpoints; a run that was stopped goes on where it was when the same "
+        "command is given again. Several processes: `accelerate launch -m modeling_ideal.training.train ...`.",
+    )
+    add_training_arguments(train)
+    train.set_defaults(run=_train)
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from .training.train import run
+
+    return run(arguments)
 
 
 def _add_evaluate(commands: argparse._SubParsersAction) -> None:

@@ -1,15 +1,19 @@
-"""What the documents claim runs: every Python snippet of the README."""
+"""What the documents claim runs: every Python snippet of the README, and fine-tuning."""
 
 import re
+import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
-from transformers import AutoConfig
+from transformers import AutoConfig, AutoModel
 
+from modeling_ideal import IdealImageProcessor
 from modeling_ideal.backbone import build_backbone
+from modeling_ideal.cli import main
 
+from .conftest import tiny_model
 from .evaluation.conftest import save_part
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,6 +52,27 @@ def test_readme_snippets_run(workshop):
     for snippet in found:
         snippet = snippet.replace(HUB_BACKBONE, str(workshop / "backbone"))
         exec(compile(snippet, "README.md", "exec"), {})  # noqa: S102 - our own document
+
+
+@pytest.mark.parametrize("document", ["README.md", "docs/training.md"])
+def test_the_fine_tuning_command_runs_on_ten_normal_and_three_abnormal_pictures(workshop, document, capsys):
+    tiny_model().save_pretrained("path/to/model")
+    IdealImageProcessor(size=32, patch_size=4).save_pretrained("path/to/model")
+    mask = np.zeros((32, 32), np.uint8)
+    mask[8:16, 8:20] = 255
+    for kind, count in (("normal", 10), ("abnormal", 3), ("masks", 3)):
+        Path("my_parts", kind).mkdir(parents=True)
+        for index in range(count):
+            noise = np.random.default_rng((count, index)).integers(0, 256, (32, 32), dtype=np.uint8)
+            Image.fromarray(mask if kind == "masks" else noise).save(f"my_parts/{kind}/{index}.png")
+    text = (ROOT / document).read_text().replace("\\\n", " ")
+    [command] = re.findall(r"^ideal (train .*)$", text, re.MULTILINE)
+    assert main(shlex.split(command)) == 0
+    said = capsys.readouterr().out
+    assert "Fine-tuned on my_parts (1 category: 10 normal and 3 anomalous pictures): 200 episodes in 2 epochs" in said
+    assert "2 of its 10 normal pictures are queries" in said
+    assert "The model is in my_model/model" in said
+    assert AutoModel.from_pretrained("my_model/model").config.num_deviation_vectors == 5
 
 
 def test_the_readme_names_only_targets_that_exist():

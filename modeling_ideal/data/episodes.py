@@ -6,7 +6,7 @@ among its references, neither by path nor by content.
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,7 +107,8 @@ class TrainingEpisodes:
 
     The normal references come from the train split of the query's category, the abnormal ones from its test
     split and are of a single type, drawn anew for each episode. Of several `setups` each episode draws one;
-    `episodes_per_setup` consecutive ones share it, so that they can be stacked into a batch.
+    `episodes_per_setup` consecutive ones share it, so that they can be stacked into a batch. The records in
+    `references_only`, anomalous ones without a mask for example, are never queries.
 
     Every episode has a generator of its own, seeded by (seed, epoch, index): it does not depend on which
     process or worker draws it, nor on what was drawn before.
@@ -120,6 +121,7 @@ class TrainingEpisodes:
         seed: int = 0,
         episodes_per_epoch: int = 500,
         episodes_per_setup: int = 1,
+        references_only: Collection[int] = (),
     ) -> None:
         if min(episodes_per_epoch, episodes_per_setup, len(setups)) < 1:
             raise ValueError(
@@ -132,7 +134,12 @@ class TrainingEpisodes:
         self.episodes_per_setup = episodes_per_setup
         self._pools = Pools(catalogue)
         self._queries: dict[bool, list[int]] = {
-            normal: [i for name in self._pools.normal for i in catalogue.select(name, "test", normal)]
+            normal: [
+                index
+                for name in self._pools.normal
+                for index in catalogue.select(name, "test", normal)
+                if index not in references_only
+            ]
             for normal in (True, False)
         }
         self._check()

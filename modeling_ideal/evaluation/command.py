@@ -3,12 +3,12 @@
 import argparse
 import shlex
 from pathlib import Path
-from typing import Any
 
 from transformers import AutoConfig
 
 from ..image_processing_ideal import IdealImageProcessor
 from ..modeling_ideal import IdealModel
+from ..training.starting_point import load_backbone
 from .measured import by_target, read_results
 from .methods import METHODS
 from .protocol import Evaluation
@@ -70,14 +70,6 @@ def make_tables(arguments: argparse.Namespace) -> str:
         return tables(results)
     write_tables(arguments.out, results)
     return ""
-
-
-def load_backbone(folder: str, stage: str | None, no_norm: bool) -> IdealModel:
-    """A new head on a stage of a pre-trained backbone, by default its last, normed or not."""
-    options: dict[str, Any] = {"apply_layernorm": False} if no_norm else {}
-    if stage:
-        options["out_features"] = [stage]
-    return IdealModel.from_backbone(folder, **options)
 
 
 def _load(arguments: argparse.Namespace) -> tuple[IdealModel, IdealImageProcessor]:

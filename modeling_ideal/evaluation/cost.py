@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ..data.episodes import Setup
 from ..modeling_ideal import IdealModel
-from .command import load_backbone
+from ..training.starting_point import load_backbone
 from .markdown import ABSENT, number, table
 from .paper import COST
 from .timing import interleaved_medians
