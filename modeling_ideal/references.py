@@ -13,6 +13,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from .threshold import Calibration
+
 FORMAT = "ideal-references-1"
 # Where a model was loaded from and how it is stored does not change what it computes.
 INCIDENTAL = ("_name_or_path", "architectures", "dtype", "transformers_version")
@@ -31,6 +33,7 @@ class IdealReferences:
         mask_source: whether the defects were marked (`"given"`), found by the model (`"estimated"`), or there
             are no abnormal references (`"none"`).
         fingerprint: of the model that encoded them; empty while they stay inside one call.
+        calibration: the threshold that they support, if it was asked for.
     """
 
     normal_features: list[Tensor]
@@ -40,6 +43,7 @@ class IdealReferences:
     num_abnormal: int = 0
     mask_source: str = "none"
     fingerprint: str = ""
+    calibration: Calibration | None = None
     normal_directions: list[Tensor] = field(init=False, repr=False)  # R tensors (Q_r, C) at length 1
 
     def __post_init__(self) -> None:
@@ -84,6 +88,7 @@ class IdealReferences:
             "num_abnormal": self.num_abnormal,
             "mask_source": self.mask_source,
             "fingerprint": self.fingerprint,
+            "calibration": None if self.calibration is None else self.calibration.to_dict(),
         }
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
@@ -112,11 +117,13 @@ class IdealReferences:
             )
         header = json.loads(metadata["header"])
         sets = range(header.pop("num_sets"))
+        calibration = header.pop("calibration", None)  # older files have none
         vectors = tensors.get("deviation_vectors")
         return cls(
             normal_features=[tensors[f"normal_features.{index}"] for index in sets],
             deviation_vectors=vectors,
             abnormal_deviations=[] if vectors is None else [tensors[f"abnormal_deviations.{index}"] for index in sets],
+            calibration=None if calibration is None else Calibration.from_dict(calibration),
             **header,
         )
 
