@@ -46,6 +46,10 @@ def assert_same(results, expected):
         np.testing.assert_array_equal(result["anomaly_map"], other["anomaly_map"])
 
 
+def drop(result, name):
+    return {key: value for key, value in result.items() if key != name}
+
+
 def test_the_result_is_what_the_model_and_the_processor_say(pipe, processor, images):
     result = pipe(images[0], threshold=0.4)
     assert result.keys() == {"score", "label", "threshold", "anomaly_map"}
@@ -68,6 +72,18 @@ def test_the_label_follows_the_threshold(pipe, images):
     assert pipe(images[0])["threshold"] == 0.5
     assert pipe(images[0], threshold=score)["label"] == "anomalous"
     assert pipe(images[0], threshold=score + 1e-6)["label"] == "normal"
+
+
+def test_calibrated_references_bring_a_threshold_and_a_probability(pipe, images, tmp_path):
+    given = {"normal": images[:3], "abnormal": [photograph(3)], "masks": [(4, 4, 20, 16)]}
+    references = pipe.set_references(**given, false_alarm=0.1)
+    result = pipe(images[3])
+    assert result["threshold"] == references.calibration.threshold != 0.5
+    assert result["probability"] == references.calibration.probability(result["score"])
+    assert_same([pipe(images[3], **given, threshold=result["threshold"])], [drop(result, "probability")])
+    assert pipe(images[3], threshold=0.3)["threshold"] == 0.3
+    references.save(tmp_path / "product.safetensors")
+    assert_same([pipe(images[3], references=tmp_path / "product.safetensors")], [result])
 
 
 def test_one_answer_whatever_the_form_and_the_batch(pipe, images, tmp_path):
@@ -188,7 +204,7 @@ BAD_CALLS = {
     "no images": ({"normal": []}, "normal_refs: expected at least one image, got an empty list"),
     "both": (
         {"references": "file.safetensors", "normal": [photograph(1)]},
-        "expected references, or normal, abnormal, masks and types, got both",
+        "expected references, or normal, abnormal, masks, types and false_alarm, got both",
     ),
     "a list as references": ({"references": [1]}, r"references: expected a file or an IdealReferences .*got \[1\]"),
     "a percentage": ({"threshold": 40}, "threshold: expected a number in 0..1, got 40"),
