@@ -13,6 +13,8 @@ from transformers import pipeline
 from transformers.pipelines.pt_utils import KeyDataset
 
 from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealReferences
+from modeling_ideal.overlay import draw_overlay
+from modeling_ideal.regions import find_regions
 
 from .conftest import PATCH, random_images, tiny_model
 from .pictures import photograph
@@ -72,6 +74,20 @@ def test_the_label_follows_the_threshold(pipe, images):
     assert pipe(images[0])["threshold"] == 0.5
     assert pipe(images[0], threshold=score)["label"] == "anomalous"
     assert pipe(images[0], threshold=score + 1e-6)["label"] == "normal"
+
+
+def test_mask_regions_and_overlay_on_request(pipe, images):
+    plain = pipe(images[0])["anomaly_map"]
+    threshold = float(np.quantile(plain, 0.9))
+    asked = {"return_mask": True, "return_regions": True, "return_overlay": True}
+    result = pipe(images[0], threshold=threshold, **asked)
+    np.testing.assert_array_equal(result["mask"], plain >= np.float32(threshold))
+    assert result["regions"] == find_regions(result["mask"], plain)
+    assert result["regions"][0]["score"] == plain.max()
+    expected = draw_overlay(images[0], plain, threshold)
+    np.testing.assert_array_equal(np.asarray(result["overlay"]), np.asarray(expected))
+    sharp = pipe(images[0], smoothing=0)["anomaly_map"]
+    assert sharp.std() > plain.std()
 
 
 def test_calibrated_references_bring_a_threshold_and_a_probability(pipe, images, tmp_path):
