@@ -104,8 +104,8 @@ def match_masks(images: Sequence[Path], root: str, folder: str) -> list[Path]:
         matched += candidates[:1]
     if problems:
         raise ValueError(
-            f"--masks: expected one mask for each abnormal picture, NAME or NAME{MASK_SUFFIX}, in {folder!r}; not so for "
-            f"{', '.join(problems)}; to have the defects found for you, leave --masks out"
+            f"--masks: expected one mask for each abnormal picture, NAME or NAME{MASK_SUFFIX}, in {folder!r}; "
+            f"not so for {', '.join(problems)}; to have the defects found for you, leave --masks out"
         )
     return matched
 
@@ -149,7 +149,8 @@ def _table(entries: Sequence[dict[str, Any]]) -> str:
     rows = [["image", *columns]]
     for entry in entries:
         cells = [entry.get(name) for name in columns]
-        words = [f"{cell:.3f}" if isinstance(cell, float) else cell or "" for cell in cells]
-        rows.append([entry["image"], *words] if "error" not in entry else [entry["image"], f"error: {entry['error']}"])
-    widths = [max(len(row[place]) for row in rows if len(row) == len(rows[0])) for place in range(len(rows[0]))]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in rows)
+        rows.append([entry["image"], *(f"{cell:.3f}" if isinstance(cell, float) else cell or "" for cell in cells)])
+    widths = [max(map(len, column)) + 2 for column in zip(*rows, strict=True)]
+    lines = ["".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
+    errors = ["", *(entry.get("error", "") for entry in entries)]
+    return "\n".join((line + error).rstrip() for line, error in zip(lines, errors, strict=True))

@@ -18,14 +18,12 @@ from .ignored_regions import counting_map, counting_scores, read_ignored
 from .image_inputs import ImageInput, MaskInput, load_image
 from .input_checks import check_images, check_number
 from .outputs import IdealOutput
-from .overlay import draw_overlay
 from .picture_stream import is_many, read_batches
 from .references import IdealReferences
-from .regions import find_regions
 from .scoring import highest_patches, image_scores, upsample
+from .verdict import make_verdict
 
 TASK = "anomaly-detection"
-DEFAULT_THRESHOLD = 0.5  # where neither the call nor the references say another
 
 Result = dict[str, Any]
 
@@ -161,7 +159,6 @@ class AnomalyDetectionPipeline(Pipeline):
                 "smoothing": smoothing,
                 "return_mask": return_mask,
                 "return_regions": return_regions,
-                "return_overlay": return_overlay,
             },
         )
         preprocess, forward, postprocess = (
@@ -240,39 +237,17 @@ class AnomalyDetectionPipeline(Pipeline):
         return nearest_type(deviations, references.abnormal_deviations[0], types)
 
     def postprocess(
-        self,
-        output: dict[str, Any],
-        references: IdealReferences,
-        threshold: float | None = None,
-        smoothing: float = 4.0,
-        return_mask: bool = False,
-        return_regions: bool = False,
-        return_overlay: bool = False,
+        self, output: dict[str, Any], references: IdealReferences, smoothing: float = 4.0, **asked: Any
     ) -> Result:
-        """The result of one picture."""
-        score = float(output["score"])
-        calibration = references.calibration
-        if threshold is None:
-            threshold = DEFAULT_THRESHOLD if calibration is None else calibration.threshold
-        anomalous = score >= threshold
-        anomaly_map = self._anomaly_map(output, smoothing)
-        result: Result = {
-            "score": score,
-            "label": "anomalous" if anomalous else "normal",
-            "threshold": float(threshold),
-            "anomaly_map": anomaly_map,
-        }
-        if calibration is not None:
-            result["probability"] = calibration.probability(score)
-        if references.types:
-            result["type"] = output["type"] if anomalous else None
-        if return_mask:
-            result["mask"] = anomaly_map >= threshold
-        if return_regions:
-            result["regions"] = find_regions(anomaly_map >= threshold, anomaly_map)
-        if return_overlay:
-            result["overlay"] = draw_overlay(output["picture"], anomaly_map, threshold)
-        return result
+        """The result of one picture; `asked` as in `make_verdict`."""
+        return make_verdict(
+            float(output["score"]),
+            self._anomaly_map(output, smoothing),
+            references,
+            defect_type=output.get("type"),
+            picture=output.get("picture"),
+            **asked,
+        )
 
     def _anomaly_map(self, output: dict[str, Any], smoothing: float) -> np.ndarray:
         """(H, W) at the picture's own size; where some patches do not count, from the others alone."""

@@ -14,7 +14,7 @@ from .pictures import photograph
 CHANNELS = 24
 
 
-def patches(direction, count, seed, noise=0.1, length=1.0):
+def patches(direction, count, seed, noise=0.05, length=1.0):
     """Deviations (count, C) about a direction (C,)."""
     random = torch.Generator().manual_seed(seed)
     return length * (direction + noise * torch.randn(count, CHANNELS, generator=random))
