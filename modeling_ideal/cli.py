@@ -16,12 +16,81 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"modeling-ideal {__version__}")
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    _add_references(commands)
+    _add_detect(commands)
     _add_data(commands)
     _add_train(commands)
     _add_evaluate(commands)
     _add_tables(commands)
     _add_cost(commands)
     return parser
+
+
+def _add_references(commands: argparse._SubParsersAction) -> None:
+    references = commands.add_parser(
+        "references",
+        help="encode the reference photographs of a product, once",
+        description="Good parts, defective parts or both, to one file that `ideal detect` takes; with it a threshold "
+        "that the references support.",
+    )
+    references.add_argument("--normal", metavar="DIR", help="photographs of good parts")
+    references.add_argument("--abnormal", metavar="DIR", help="photographs of defective parts")
+    references.add_argument(
+        "--masks", metavar="DIR", help="where the defects are: a mask NAME or NAME_mask for each of those"
+    )
+    references.add_argument(
+        "--types", action="store_true", help="the sub-folders of --abnormal are named after types of defects"
+    )
+    references.add_argument(
+        "--false-alarm",
+        type=float,
+        default=0.05,
+        metavar="SHARE",
+        help="of good parts that may be called anomalous, for the threshold (default: 0.05)",
+    )
+    _add_model(references)
+    references.add_argument("--out", required=True, metavar="FILE.safetensors")
+    references.set_defaults(run=_references)
+
+
+def _references(arguments: argparse.Namespace) -> int:
+    from .detection import encode_references
+
+    print(encode_references(arguments))
+    return 0
+
+
+def _add_detect(commands: argparse._SubParsersAction) -> None:
+    detect = commands.add_parser(
+        "detect",
+        help="say which parts are bad, how sure, and where",
+        description="Prints a table and writes OUT/results.json and an overlay of each picture: the anomaly map on a "
+        "scale that is the same for all, green at the threshold, red far above it. "
+        "Exit code 0: every picture was judged; 1: some could not be read, and it says which; 2: bad arguments.",
+    )
+    detect.add_argument("images", nargs="+", metavar="IMAGES", help="files, folders or globs")
+    detect.add_argument("--references", required=True, metavar="FILE", help="from `ideal references`")
+    _add_model(detect)
+    detect.add_argument("--threshold", type=float, help="0..1 (default: that of the references, else 0.5)")
+    detect.add_argument("--smoothing", type=float, default=4.0, help="of anomaly maps, in pixels (default: 4)")
+    detect.add_argument("--batch-size", type=int, default=4, help="pictures at a time (default: 4)")
+    detect.add_argument("--num-workers", type=int, default=0, help="processes that read pictures (default: none)")
+    detect.add_argument("--out", required=True, metavar="DIR")
+    detect.set_defaults(run=_detect)
+
+
+def _detect(arguments: argparse.Namespace) -> int:
+    from .detection import detect
+
+    table, complete = detect(arguments)
+    print(table)
+    return 0 if complete else 1
+
+
+def _add_model(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--model", metavar="FOLDER", help="an IDEAL model: a folder or a Hub name (default: embedded)"
+    )
 
 
 def _add_data(commands: argparse._SubParsersAction) -> None:
