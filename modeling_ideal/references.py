@@ -34,6 +34,7 @@ class IdealReferences:
             are no abnormal references (`"none"`).
         fingerprint: of the model that encoded them; empty while they stay inside one call.
         calibration: the threshold that they support, if it was asked for.
+        tile_size: height and width of the tiles they were cut into; None where whole pictures were encoded.
     """
 
     normal_features: list[Tensor]
@@ -44,6 +45,7 @@ class IdealReferences:
     mask_source: str = "none"
     fingerprint: str = ""
     calibration: Calibration | None = None
+    tile_size: tuple[int, int] | None = None
     normal_directions: list[Tensor] = field(init=False, repr=False)  # R tensors (Q_r, C) at length 1
 
     def __post_init__(self) -> None:
@@ -89,6 +91,7 @@ class IdealReferences:
             "mask_source": self.mask_source,
             "fingerprint": self.fingerprint,
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
+            "tile_size": self.tile_size,
         }
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
@@ -117,13 +120,14 @@ class IdealReferences:
             )
         header = json.loads(metadata["header"])
         sets = range(header.pop("num_sets"))
-        calibration = header.pop("calibration", None)  # older files have none
+        calibration, tile_size = header.pop("calibration", None), header.pop("tile_size", None)  # new fields
         vectors = tensors.get("deviation_vectors")
         return cls(
             normal_features=[tensors[f"normal_features.{index}"] for index in sets],
             deviation_vectors=vectors,
             abnormal_deviations=[] if vectors is None else [tensors[f"abnormal_deviations.{index}"] for index in sets],
             calibration=None if calibration is None else Calibration.from_dict(calibration),
+            tile_size=None if tile_size is None else (tile_size[0], tile_size[1]),
             **header,
         )
 

@@ -61,7 +61,8 @@ def test_what_so_many_references_support_is_stated():
     assert Calibration.from_scores(NORMAL * 5, ABNORMAL, false_alarm=0.05).warning is None
     copies = Calibration.from_scores(NORMAL, false_alarm=0.4, num_normal=1)
     assert copies.supported_false_alarm == 0.5
-    assert copies.threshold > Calibration.from_scores(NORMAL, false_alarm=0.4).threshold
+    spread = stats.norm.isf(0.4) * np.std(NORMAL, ddof=1)
+    assert copies.threshold == pytest.approx(np.mean(NORMAL) + 4 * spread * np.sqrt(2))
 
 
 def test_groups_that_overlap_bring_a_warning_and_the_middle():
