@@ -8,6 +8,7 @@ from .image_processing_ideal import IdealImageProcessor
 from .modeling_ideal import IdealModel, IdealOutput
 from .references import IdealReferences
 from .threshold import Calibration
+from .tiling import TiledDetector
 from .version import __version__
 
 # With the package installed, the Auto classes know IDEAL without trust_remote_code.
@@ -22,6 +23,7 @@ __all__ = [
     "IdealModel",
     "IdealOutput",
     "IdealReferences",
+    "TiledDetector",
     "__version__",
     "calibrate",
     "encode_calibrated",

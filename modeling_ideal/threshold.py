@@ -84,6 +84,12 @@ class Calibration:
             )
         return cls(threshold, false_alarm, supported, normal, abnormal, "; ".join(warnings) or None)
 
+    @property
+    def overlap(self) -> bool:
+        """Whether some abnormal reference scores no higher than a normal one or the threshold."""
+        limit = max(self.threshold, *self.normal_scores)
+        return any(score <= limit for score in self.abnormal_scores)
+
     def probability(self, score: float) -> float:
         """How sure that an image with this score is anomalous: a monotone scale of the score, not a frequency.
 
