@@ -1,0 +1,59 @@
+"""What a Hub repository of IDEAL holds, and how the source of it is found."""
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+from transformers.dynamic_module_utils import get_relative_import_files
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "modeling_ideal"
+
+# What transformers reads to find our classes, a file of the repository each.
+AUTO_MAP = {
+    "config.json": {"AutoConfig": "configuration_ideal.IdealConfig", "AutoModel": "modeling_ideal.IdealModel"},
+    "preprocessor_config.json": {"AutoImageProcessor": "image_processing_ideal.IdealImageProcessor"},
+}
+CUSTOM_PIPELINES = {
+    "anomaly-detection": {
+        "impl": "pipeline_ideal.AnomalyDetectionPipeline",
+        "pt": ["AutoModel"],
+        "type": "image",
+    }
+}
+WEIGHTS, ONNX, CARD, RECORD = "model.safetensors", "backbone.onnx", "README.md", "build.json"
+ENDPOINT = ("handler.py", "requirements.txt")  # from hub/, as they are
+REQUIRED = {*AUTO_MAP, WEIGHTS, CARD, RECORD, *ENDPOINT}
+
+
+def shipped_sources(onnx: bool = False) -> list[Path]:
+    """The flat files that ship, by the rule that transformers loads them by: entry files and what they import."""
+    classes = [*(name for entries in AUTO_MAP.values() for name in entries.values())]
+    classes += [str(entry["impl"]) for entry in CUSTOM_PIPELINES.values()]
+    classes += ["onnx_backbone.OnnxBackbone"] if onnx else []
+    entries = [PACKAGE / f"{name.split('.')[0]}.py" for name in classes]
+    imported = [Path(path) for entry in entries for path in get_relative_import_files(entry)]
+    return sorted({*entries, *imported})
+
+
+def source_commit() -> str | None:
+    """The commit of this clone; `<commit>-dirty` with changes that are in none, None without git."""
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return f"{commit}-dirty" if _git("status", "--porcelain") else commit
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file below a folder but the record of the build, by path."""
+    return {
+        path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.relative_to(folder).as_posix() != RECORD
+    }
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
