@@ -21,6 +21,7 @@ from .files import (
     ONNX,
     RECORD,
     ROOT,
+    check_imports,
     digests,
     shipped_sources,
     source_commit,
@@ -73,13 +74,15 @@ def build(
         raise ValueError(f"dtype: expected one of {sorted(DTYPES)}, got {dtype!r}")
     if out.exists() and not overwrite and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out}: expected a new or empty folder, got one with files; --overwrite replaces it")
+    sources = shipped_sources(onnx)
+    check_imports(sources)
     model, processor = _load(model_folder)
     _round(model, DTYPES[dtype])
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name:
         made = Path(name, "repository")
         _save(model, processor, made, DTYPES[dtype])
-        for source in shipped_sources(onnx):
+        for source in sources:
             shutil.copyfile(source, made / source.name)
         for file in ENDPOINT:
             shutil.copyfile(ROOT / "hub" / file, made / file)
@@ -123,4 +126,5 @@ def _save(model: IdealModel, processor: IdealImageProcessor, folder: Path, dtype
         if name == "config.json":
             # Half precision is for the file alone: on a CPU it is slower, and the head wants the digits.
             values |= {"custom_pipelines": CUSTOM_PIPELINES, "dtype": "float32"}
+            values["backbone_config"].pop("_name_or_path", None)  # a folder of whoever trained it
         path.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")

@@ -1,10 +1,13 @@
 """What a Hub repository of IDEAL holds, and how the source of it is found."""
 
+import ast
 import hashlib
 import subprocess
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-from transformers.dynamic_module_utils import get_relative_import_files
+from transformers.dynamic_module_utils import get_imports, get_relative_import_files
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "modeling_ideal"
@@ -24,6 +27,7 @@ CUSTOM_PIPELINES = {
 WEIGHTS, ONNX, CARD, RECORD = "model.safetensors", "backbone.onnx", "README.md", "build.json"
 ENDPOINT = ("handler.py", "requirements.txt")  # from hub/, as they are
 REQUIRED = {*AUTO_MAP, WEIGHTS, CARD, RECORD, *ENDPOINT}
+LIBRARIES = {"PIL", "numpy", "onnxruntime", "safetensors", "torch", "transformers"}
 
 
 def shipped_sources(onnx: bool = False) -> list[Path]:
@@ -34,6 +38,21 @@ def shipped_sources(onnx: bool = False) -> list[Path]:
     entries = [PACKAGE / f"{name.split('.')[0]}.py" for name in classes]
     imported = [Path(path) for entry in entries for path in get_relative_import_files(entry)]
     return sorted({*entries, *imported})
+
+
+def check_imports(sources: Iterable[Path]) -> None:
+    """ValueError for a source that would not load as remote code: flat relative imports and a few libraries only."""
+    for source in sources:
+        if others := sorted(set(get_imports(source)) - LIBRARIES - sys.stdlib_module_names):
+            raise ValueError(f"{source.name}: expected imports of {sorted(LIBRARIES)} alone, got {others}")
+        for node in ast.walk(ast.parse(source.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                name = node.module or ""
+                if node.level > 1 or not name.isidentifier():
+                    raise ValueError(
+                        f"{source.name}: expected relative imports `from .name import X`, "
+                        f"got `from {'.' * node.level}{name} import ...` in line {node.lineno}"
+                    )
 
 
 def source_commit() -> str | None:
