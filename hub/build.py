@@ -6,17 +6,14 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from modeling_ideal import IdealImageProcessor, IdealModel, __version__
+from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealModel, __version__
 
 from .card import render_card
 from .files import (
-    AUTO_MAP,
     CARD,
-    CUSTOM_PIPELINES,
     ENDPOINT,
     ONNX,
     RECORD,
@@ -82,7 +79,7 @@ def build(
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name:
         made = Path(name, "repository")
         _save(model, processor, made, DTYPES[dtype])
-        for source in sources:
+        for source in sources:  # all but the ONNX backbone's are there already
             shutil.copyfile(source, made / source.name)
         for file in ENDPOINT:
             shutil.copyfile(ROOT / "hub" / file, made / file)
@@ -117,14 +114,11 @@ def _round(model: IdealModel, dtype: torch.dtype) -> None:
 
 
 def _save(model: IdealModel, processor: IdealImageProcessor, folder: Path, dtype: torch.dtype) -> None:
-    model.to(dtype).save_pretrained(folder)  # only save_pretrained writes the weights under the names of transformers
+    # The pipeline's own way: code, `auto_map` and `custom_pipelines`, the weights under the names of transformers.
+    AnomalyDetectionPipeline(model=model.to(dtype), image_processor=processor).save_pretrained(folder)
     model.to(torch.float32)  # exact: they were rounded before
-    processor.save_pretrained(folder)
-    for name, entries in AUTO_MAP.items():
-        path = folder / name
-        values: dict[str, Any] = json.loads(path.read_text()) | {"auto_map": entries}
-        if name == "config.json":
-            # Half precision is for the file alone: on a CPU it is slower, and the head wants the digits.
-            values |= {"custom_pipelines": CUSTOM_PIPELINES, "dtype": "float32"}
-            values["backbone_config"].pop("_name_or_path", None)  # a folder of whoever trained it
-        path.write_text(json.dumps(values, indent=2, sort_keys=True) + "\n")
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["dtype"] = "float32"  # half precision is for the file alone: on a CPU it is slower, and the head needs more
+    config["backbone_config"].pop("_name_or_path", None)  # a folder of whoever trained it
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")

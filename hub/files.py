@@ -12,30 +12,16 @@ from transformers.dynamic_module_utils import get_imports, get_relative_import_f
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "modeling_ideal"
 
-# What transformers reads to find our classes, a file of the repository each.
-AUTO_MAP = {
-    "config.json": {"AutoConfig": "configuration_ideal.IdealConfig", "AutoModel": "modeling_ideal.IdealModel"},
-    "preprocessor_config.json": {"AutoImageProcessor": "image_processing_ideal.IdealImageProcessor"},
-}
-CUSTOM_PIPELINES = {
-    "anomaly-detection": {
-        "impl": "pipeline_ideal.AnomalyDetectionPipeline",
-        "pt": ["AutoModel"],
-        "type": "image",
-    }
-}
+ENTRIES = ("configuration_ideal", "image_processing_ideal", "modeling_ideal", "pipeline_ideal")  # read by transformers
 WEIGHTS, ONNX, CARD, RECORD = "model.safetensors", "backbone.onnx", "README.md", "build.json"
 ENDPOINT = ("handler.py", "requirements.txt")  # from hub/, as they are
-REQUIRED = {*AUTO_MAP, WEIGHTS, CARD, RECORD, *ENDPOINT}
+REQUIRED = {"config.json", "preprocessor_config.json", WEIGHTS, CARD, RECORD, *ENDPOINT}
 LIBRARIES = {"PIL", "numpy", "onnxruntime", "safetensors", "torch", "transformers"}
 
 
 def shipped_sources(onnx: bool = False) -> list[Path]:
     """The flat files that ship, by the rule that transformers loads them by: entry files and what they import."""
-    classes = [*(name for entries in AUTO_MAP.values() for name in entries.values())]
-    classes += [str(entry["impl"]) for entry in CUSTOM_PIPELINES.values()]
-    classes += ["onnx_backbone.OnnxBackbone"] if onnx else []
-    entries = [PACKAGE / f"{name.split('.')[0]}.py" for name in classes]
+    entries = [PACKAGE / f"{name}.py" for name in (*ENTRIES, *(["onnx_backbone"] if onnx else []))]
     imported = [Path(path) for entry in entries for path in get_relative_import_files(entry)]
     return sorted({*entries, *imported})
 

@@ -4,7 +4,9 @@ from transformers import AutoConfig, AutoImageProcessor, AutoModel
 
 from .configuration_ideal import IdealConfig
 from .image_processing_ideal import IdealImageProcessor
-from .modeling_ideal import IdealModel, IdealOutput
+from .modeling_ideal import IdealModel
+from .outputs import IdealOutput
+from .pipeline_ideal import AnomalyDetectionPipeline
 from .references import IdealReferences
 from .version import __version__
 
@@ -13,4 +15,16 @@ AutoConfig.register("ideal", IdealConfig, exist_ok=True)
 AutoModel.register(IdealConfig, IdealModel, exist_ok=True)
 AutoImageProcessor.register(IdealConfig, image_processor_classes={"pil": IdealImageProcessor}, exist_ok=True)
 
-__all__ = ["IdealConfig", "IdealImageProcessor", "IdealModel", "IdealOutput", "IdealReferences", "__version__"]
+# What is saved carries its code along, so that it loads where the package is not installed.
+for part in (IdealConfig, IdealModel, IdealImageProcessor):
+    part.register_for_auto_class()
+
+__all__ = [
+    "AnomalyDetectionPipeline",
+    "IdealConfig",
+    "IdealImageProcessor",
+    "IdealModel",
+    "IdealOutput",
+    "IdealReferences",
+    "__version__",
+]

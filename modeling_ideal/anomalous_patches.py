@@ -23,6 +23,7 @@ class AnomalousPatches(NamedTuple):
     features: Tensor  # (A, C) anomalous patches
     positions: Tensor  # (A, C) where they are
     deviations: Tensor  # (A, C) their denoised deviations
+    sources: Tensor  # (A,) which of the abnormal references each is of
 
 
 def patch_masks(masks: Tensor, patch_size: tuple[int, int]) -> Tensor:
@@ -53,7 +54,7 @@ def select_anomalous_patches(
     _, height, width, channels = abnormal.shape
     positions = sinusoidal_positions(height, width, channels, abnormal.device).expand_as(abnormal)
     deviations = erase(abnormal[mask], normals, unit(normals)).denoised
-    return AnomalousPatches(normals, abnormal[mask], positions[mask], deviations)
+    return AnomalousPatches(normals, abnormal[mask], positions[mask], deviations, mask.nonzero()[:, 0])
 
 
 def pad_sets(sets: Sequence[AnomalousPatches]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -42,6 +42,20 @@ TRANSFORMERS_NAMES = {
 }
 
 
+INSTALLED = not __name__.startswith("transformers_modules.")  # a package of its own, not remote code
+
+
+class InstalledPipelines(dict):
+    """The pipelines a config.json names, where the package that registers them is installed.
+
+    transformers takes the name of the task from here, and then asks `task in custom_pipelines` whether the
+    pipeline's code must be fetched, for which it wants trust_remote_code. It need not be: it is registered.
+    """
+
+    def __contains__(self, task: object) -> bool:
+        return False
+
+
 def default_backbone_config() -> PreTrainedConfig:
     """DINOv2 ViT-S/14 as the paper reads it: normed patch tokens of the last stage."""
     return AutoConfig.for_model(
@@ -104,6 +118,8 @@ class IdealConfig(PreTrainedConfig):
             known = sorted({field.name for field in fields(IdealConfig)} - _base_fields())
             raise ValueError(f"IdealConfig expected fields among {known}, got unknown {unknown}")
         self.backbone_config = _build_backbone_config(self.backbone_config)
+        if INSTALLED and "custom_pipelines" in kwargs:
+            kwargs["custom_pipelines"] = InstalledPipelines(kwargs["custom_pipelines"])
         super().__post_init__(**kwargs)
         self.check()
 

@@ -1,12 +1,15 @@
 """Pictures and masks as people have them, brought to plain arrays. Pure functions.
 
-An image is a path, a PIL image, a NumPy array or a torch tensor: grey, RGB, RGBA, palette, 8-bit, 16-bit or float.
+An image is a path, an http(s) address, a PIL image, a NumPy array or a torch tensor: grey, RGB, RGBA, palette,
+8-bit, 16-bit or float.
 A mask is any of these, a box (x0, y0, x1, y1), a polygon [(x, y), ...], or a list of boxes and polygons.
 """
 
 import os
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any, TypeAlias
+from urllib.request import urlopen
 
 import numpy as np
 import torch
@@ -15,6 +18,8 @@ from PIL import Image, ImageDraw, ImageOps
 ImageInput: TypeAlias = str | os.PathLike | Image.Image | np.ndarray | torch.Tensor
 MaskInput: TypeAlias = ImageInput | Sequence[float] | Sequence[Sequence[float]]
 
+ADDRESSES = ("http://", "https://")
+SECONDS_TO_ANSWER = 30  # of a server
 SIXTEEN_BIT_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 UNIT_MARGIN = 1e-3  # interpolation overshoots a little; more than that is another scale
 EIGHT_BIT_MARGIN = 1e-3  # of a grey level: float32 rounding
@@ -46,18 +51,23 @@ def load_image(image: ImageInput, name: str) -> np.ndarray:
 
 
 def load_mask(mask: MaskInput, size: tuple[int, int], name: str) -> np.ndarray:
-    """Any mask input to bool (H, W) of its image's `size` (height, width), true where anomalous."""
-    if is_image(mask):
-        array = _mask_array(mask, name)
-        if array.shape != size:
-            raise ValueError(f"{name}: expected a mask of its image's height and width {size}, got {array.shape}")
-    else:
-        array = _draw(mask, size, name)
+    """As `load_area`, true where anomalous, which must be somewhere."""
+    array = load_area(mask, size, name)
     if not array.any():
         raise ValueError(
             f"{name}: expected at least one anomalous (non-zero) pixel, got none among {array.size}; "
             "to have the defects found for you, give no masks"
         )
+    return array
+
+
+def load_area(mask: MaskInput, size: tuple[int, int], name: str) -> np.ndarray:
+    """Any mask input to bool (H, W) of its image's `size` (height, width)."""
+    if not is_image(mask):
+        return _draw(mask, size, name)
+    array = _mask_array(mask, name)
+    if array.shape != size:
+        raise ValueError(f"{name}: expected a mask of its image's height and width {size}, got {array.shape}")
     return array
 
 
@@ -82,11 +92,16 @@ def resize_mask(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 def _open(path: str | os.PathLike, name: str) -> Image.Image:
     try:
-        with Image.open(path) as image:
+        with Image.open(_download(path) if str(path).startswith(ADDRESSES) else path) as image:
             image.load()
             return image
-    except OSError as error:  # also what Pillow raises for truncated and unknown files
+    except Exception as error:  # Pillow's plug-ins raise OSError, SyntaxError, ValueError, struct.error, ...
         raise ValueError(f"{name}: expected a readable image file, got {os.fspath(path)!r}: {error}") from error
+
+
+def _download(address: str | os.PathLike) -> BytesIO:
+    with urlopen(str(address), timeout=SECONDS_TO_ANSWER) as response:  # noqa: S310 - http and https alone
+        return BytesIO(response.read())
 
 
 def _from_pil(image: Image.Image, name: str) -> np.ndarray:

@@ -1,6 +1,6 @@
 """What the model accepts: every refusal names what was expected and what came."""
 
-from collections.abc import Sized
+from collections.abc import Callable, Sized
 
 import torch
 from torch import Tensor
@@ -96,3 +96,9 @@ def check_counts(**groups: Sized | None) -> None:
     counts = {name: len(group) for name, group in groups.items() if group is not None}
     if len(set(counts.values()) - {1}) > 1:
         raise ValueError(f"expected references shared by the batch or one set for each query, got {counts}")
+
+
+def check_number(name: str, value: float | None, expected: str, holds: Callable[[float], bool]) -> None:
+    """A number of which something holds, said in words by `expected`; or nothing."""
+    if value is not None and not (isinstance(value, (int, float)) and holds(value)):
+        raise ValueError(f"{name}: expected a number {expected}, got {value!r}")

@@ -5,14 +5,13 @@ As described in Algorithm 1 of "Beyond Normal References: Discriminative Few-Sho
 references a set, h x w = N patches an image, C channels, M deviation vectors.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
-from transformers.utils import ModelOutput
 
 from .anomalous_patches import pad_sets, patch_masks, select_anomalous_patches
 from .backbone import build_backbone, freeze, load_backbone, load_backbone_config, patch_features
@@ -21,32 +20,11 @@ from .input_checks import check_counts, check_images, check_references, check_ta
 from .intrinsic_deviation_encoder import IntrinsicDeviationEncoder
 from .losses import query_losses, reference_losses, total_loss
 from .normal_variation_eraser import Deviations, erase_normal_variation, nearest_normals, unit
+from .outputs import IdealOutput
 from .references import IdealReferences, model_fingerprint
 from .scoring import deviation_alignment, image_scores, patch_scores, projection_cosine, upsample
 
 IMAGES_AT_ONCE = 4  # references through the backbone, so that memory does not grow with their number
-
-
-@dataclass
-class IdealOutput(ModelOutput):
-    """What IDEAL says of B queries.
-
-    Args:
-        loss: total training loss (Eq. 10); None unless query masks and labels are given.
-        losses: its parts before weighting: focal, dice, image, discriminability, orthogonality.
-        scores: (B,) image scores in [0, 1].
-        patch_scores: (B, h, w) patch scores in [0, 1].
-        anomaly_maps: (B, H, W) the same at the query's size, bilinear, not smoothed.
-        deviation_vectors: (B, M, C) intrinsic deviation vectors; None without abnormal references.
-    """
-
-    loss: Tensor | None = None
-    losses: dict[str, Tensor] | None = None
-    # Always there, though ModelOutput wants a default.
-    scores: Tensor = None  # type: ignore[assignment]
-    patch_scores: Tensor = None  # type: ignore[assignment]
-    anomaly_maps: Tensor = None  # type: ignore[assignment]
-    deviation_vectors: Tensor | None = None
 
 
 class IdealModel(PreTrainedModel):
@@ -148,11 +126,8 @@ class IdealModel(PreTrainedModel):
             references = self._encode(normal_refs, abnormal_refs, masks)
         elif normal_refs is not None or abnormal_refs is not None or masks is not None:
             raise ValueError("expected encoded references or reference images, got both")
-        elif references.fingerprint != self.fingerprint:
-            raise ValueError(
-                f"references: expected a set encoded by this model ({self.fingerprint[:12]}), got one encoded by "
-                f"another backbone, head or configuration ({references.fingerprint[:12] or 'none'}); encode it again"
-            )
+        else:
+            self.check_encoded(references)
         size = (query.shape[-2], query.shape[-1])
         return self.score_features(self.extract_features(query), references, size, query_masks, labels)
 
@@ -171,6 +146,14 @@ class IdealModel(PreTrainedModel):
             self.train(training)
         references.fingerprint = self.fingerprint
         return references
+
+    def check_encoded(self, references: IdealReferences) -> None:
+        """Refuse references that another model, or this one before it was trained on, has encoded."""
+        if references.fingerprint != self.fingerprint:
+            raise ValueError(
+                f"references: expected a set encoded by this model ({self.fingerprint[:12]}), got one encoded by "
+                f"another backbone, head or configuration ({references.fingerprint[:12] or 'none'}); encode it again"
+            )
 
     def extract_features(self, pixels: Tensor) -> Tensor:
         """Patch features (B, h, w, C) in float32 of images (B, 3, H, W), without gradient."""
@@ -204,6 +187,7 @@ class IdealModel(PreTrainedModel):
             normal_features=[part.normals for part in sets],
             deviation_vectors=vectors,
             abnormal_deviations=[part.deviations for part in sets],
+            abnormal_sources=[part.sources for part in sets],
             num_normal=num_normal,
             num_abnormal=abnormal.shape[1],
             mask_source="estimated" if marked is None else "given",
@@ -247,6 +231,11 @@ class IdealModel(PreTrainedModel):
                     losses |= reference_losses(references.abnormal_deviations, references.deviation_vectors)
                 loss = total_loss(losses, self.config.loss_weights)
         return IdealOutput(loss, losses, image, scores, maps, vectors)
+
+    def denoised_deviations(self, patches: Tensor, references: IdealReferences) -> Tensor:
+        """Denoised deviations (P, C) (Eq. 4) of patch features (P, C) from the first reference set."""
+        with self._full_precision():
+            return self._deviations(patches, *references.normals(0)).denoised
 
     @property
     def fingerprint(self) -> str:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 FORMAT = "ideal-references-1"
+SET_TENSORS = ("normal_features", "abnormal_deviations", "abnormal_sources")  # one tensor a set each
 # Where a model was loaded from and how it is stored does not change what it computes.
 INCIDENTAL = ("_name_or_path", "architectures", "dtype", "transformers_version")
 
@@ -26,23 +28,31 @@ class IdealReferences:
         normal_features: R tensors (Q_r, C), patch features of the normal references.
         deviation_vectors: (R, M, C) intrinsic deviation vectors; None without abnormal references.
         abnormal_deviations: R tensors (A_r, C), denoised deviations of the anomalous patches; or none.
+        abnormal_sources: R tensors (A_r,), which abnormal reference each of those patches is of; or none.
         num_normal: normal references a set.
         num_abnormal: abnormal references a set.
         mask_source: whether the defects were marked (`"given"`), found by the model (`"estimated"`), or there
             are no abnormal references (`"none"`).
+        types: the name of the defect on each abnormal reference; or none.
         fingerprint: of the model that encoded them; empty while they stay inside one call.
     """
 
     normal_features: list[Tensor]
     deviation_vectors: Tensor | None = None
     abnormal_deviations: list[Tensor] = field(default_factory=list)
+    abnormal_sources: list[Tensor] = field(default_factory=list)
     num_normal: int = 0
     num_abnormal: int = 0
     mask_source: str = "none"
+    types: list[str] = field(default_factory=list)
     fingerprint: str = ""
     normal_directions: list[Tensor] = field(init=False, repr=False)  # R tensors (Q_r, C) at length 1
 
     def __post_init__(self) -> None:
+        if self.types and len(self.types) != self.num_abnormal:
+            raise ValueError(
+                f"types: expected one for each of {self.num_abnormal} abnormal references, got {self.types}"
+            )
         self.normal_directions = [F.normalize(features, dim=-1) for features in self.normal_features]
 
     def __len__(self) -> int:
@@ -56,9 +66,10 @@ class IdealReferences:
 
     def __repr__(self) -> str:
         marks = {"given": ", defects marked", "estimated": ", defects estimated", "none": ""}[self.mask_source]
+        types = f", types {sorted(set(self.types))}" if self.types else ""
         return (
             f"IdealReferences({len(self)} set(s) of {self.num_normal} normal and {self.num_abnormal} abnormal"
-            f"{marks}; {sum(map(len, self.normal_features))} normal patches; model {self.fingerprint[:12]})"
+            f"{marks}{types}; {sum(map(len, self.normal_features))} normal patches; model {self.fingerprint[:12]})"
         )
 
     def to(self, device: torch.device | str) -> "IdealReferences":
@@ -68,21 +79,21 @@ class IdealReferences:
             normal_features=[features.to(device) for features in self.normal_features],
             deviation_vectors=None if self.deviation_vectors is None else self.deviation_vectors.to(device),
             abnormal_deviations=[deviations.to(device) for deviations in self.abnormal_deviations],
+            abnormal_sources=[sources.to(device) for sources in self.abnormal_sources],
         )
 
     def save(self, path: str | os.PathLike) -> None:
         """Write one safetensors file, whole or not at all."""
         path = Path(path)
-        tensors = {f"normal_features.{index}": value for index, value in enumerate(self.normal_features)}
+        tensors = {f"{name}.{index}": value for name in SET_TENSORS for index, value in enumerate(getattr(self, name))}
         if self.deviation_vectors is not None:
             tensors["deviation_vectors"] = self.deviation_vectors
-        for index, value in enumerate(self.abnormal_deviations):
-            tensors[f"abnormal_deviations.{index}"] = value
         header = {
             "num_sets": len(self),
             "num_normal": self.num_normal,
             "num_abnormal": self.num_abnormal,
             "mask_source": self.mask_source,
+            "types": self.types,
             "fingerprint": self.fingerprint,
         }
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
@@ -112,13 +123,10 @@ class IdealReferences:
             )
         header = json.loads(metadata["header"])
         sets = range(header.pop("num_sets"))
-        vectors = tensors.get("deviation_vectors")
-        return cls(
-            normal_features=[tensors[f"normal_features.{index}"] for index in sets],
-            deviation_vectors=vectors,
-            abnormal_deviations=[] if vectors is None else [tensors[f"abnormal_deviations.{index}"] for index in sets],
-            **header,
-        )
+        groups: dict[str, Any] = {
+            name: [tensors[f"{name}.{index}"] for index in sets] for name in SET_TENSORS if f"{name}.0" in tensors
+        }
+        return cls(deviation_vectors=tensors.get("deviation_vectors"), **groups, **header)
 
 
 def model_fingerprint(

@@ -59,9 +59,13 @@ def patch_scores(nearest_cosine: Tensor, alignment: Tensor | None) -> Tensor:
 
 def image_scores(scores: Tensor, top_fraction: float) -> Tensor:
     """Mean of the highest patch scores (B, h, w) of each image, at least one: (B,)."""
+    return scores.flatten(1).gather(1, highest_patches(scores, top_fraction)).mean(1)
+
+
+def highest_patches(scores: Tensor, top_fraction: float) -> Tensor:
+    """Which patches have the highest scores (B, h, w), at least one of each image: (B, n), highest first."""
     flat = scores.flatten(1)
-    count = max(1, int(flat.shape[1] * top_fraction))
-    return flat.topk(count, dim=1).values.mean(1)
+    return flat.topk(max(1, int(flat.shape[1] * top_fraction)), dim=1).indices
 
 
 def upsample(maps: Tensor, size: tuple[int, int]) -> Tensor:

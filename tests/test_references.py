@@ -1,6 +1,7 @@
 """Encoded references: saved and loaded as safetensors, whole or not at all."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -52,7 +53,8 @@ def test_the_file_is_plain_safetensors(references, tmp_path):
     with safe_open(tmp_path / "part.safetensors", framework="pt") as file:
         assert file.metadata()["format"] == "ideal-references-1"
         assert json.loads(file.metadata()["header"])["fingerprint"] == references.fingerprint
-        assert set(file.keys()) == {"normal_features.0", "deviation_vectors", "abnormal_deviations.0"}
+        expected = {"normal_features.0", "deviation_vectors", "abnormal_deviations.0", "abnormal_sources.0"}
+        assert set(file.keys()) == expected
 
 
 def test_a_failed_save_leaves_the_old_file(references, tmp_path, monkeypatch):
@@ -69,6 +71,17 @@ def test_a_failed_save_leaves_the_old_file(references, tmp_path, monkeypatch):
         references.save(path)
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_types_of_defects_go_with_the_file(model, tmp_path):
+    references = model.encode_references(random_images(1), random_images(3, seed=1), random_masks(3))
+    assert references.abnormal_sources[0].bincount().tolist() == [len(references.abnormal_deviations[0]) // 3] * 3
+    replace(references, types=["scratch", "dent", "scratch"]).save(tmp_path / "part.safetensors")
+    loaded = IdealReferences.load(tmp_path / "part.safetensors")
+    assert loaded.types == ["scratch", "dent", "scratch"]
+    assert "types ['dent', 'scratch']" in repr(loaded)
+    with pytest.raises(ValueError, match=r"types: expected one for each of 3 abnormal references, got \['dent'\]"):
+        replace(references, types=["dent"])
 
 
 def test_other_files_are_refused(tmp_path):
@@ -96,3 +109,4 @@ def test_moving_to_a_device_keeps_everything(references):
     assert torch.equal(moved.deviation_vectors, references.deviation_vectors)
     meta = references.to("meta")
     assert meta.normal_features[0].device.type == meta.abnormal_deviations[0].device.type == "meta"
+    assert meta.abnormal_sources[0].device.type == "meta"

@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from ..overlay import Scale, heat
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLORS = "turbo"
-OPACITY = 0.75  # of the highest score; the photograph stays visible below
 OUTLINE = "magenta"  # rare in photographs of parts, and not among the colours of heat
 GREY = "0.5"  # what the colour bar is drawn over: a photograph's mean brightness
 BAR_STEPS = 256
@@ -25,13 +25,6 @@ HEADING = 0.32
 BAR = 0.12
 FOOT = 0.6
 DOTS_PER_INCH = 150
-
-
-class Scale(NamedTuple):
-    """The scores at the cold and at the hot end of the colours."""
-
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -68,20 +61,6 @@ def color_scale(maps: np.ndarray) -> Scale:
     score leaves nothing off the scale. It does not hang on a single pixel, since the maps are smooth.
     """
     return Scale(float(np.median(maps)), float(maps.max()))
-
-
-def heat(scores: np.ndarray, scale: Scale) -> np.ndarray:
-    """Scores of any shape (...) as colours (..., 4), RGBA in 0..1: transparent at the cold end, more opaque with heat.
-
-    With all scores equal nothing stands out, and everything is cold.
-    """
-    from matplotlib import colormaps
-
-    width = scale.high - scale.low
-    share = np.clip((scores - scale.low) / width, 0, 1) if width > 0 else np.zeros_like(scores)
-    colors = colormaps[COLORS](share)
-    colors[..., 3] = OPACITY * share
-    return colors
 
 
 def draw_montage(

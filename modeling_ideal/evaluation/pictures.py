@@ -12,9 +12,10 @@ from tqdm import tqdm
 from ..data.folder import NORMAL
 from ..data.reference_sets import ReferenceSet, applicable_settings, inference_episodes
 from ..image_inputs import load_image, resize_image
+from ..overlay import Scale
 from ..scoring import image_scores
 from .deviations import sample_deviations
-from .montage import Row, Scale, Tile, color_scale, draw_montage
+from .montage import Row, Tile, color_scale, draw_montage
 from .plots import MethodCurves, draw_curves, draw_deviations
 from .png import write_png
 from .units import Workbench, anomaly_maps, query_scores, reference_context
@@ -22,7 +23,7 @@ from .units import Workbench, anomaly_maps, query_scores, reference_context
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMAT = 1  # of the pictures; another way of drawing needs another number, or old ones would stay
+FORMAT = 2  # of the pictures; another way of drawing needs another number, or old ones would stay
 SOURCE = "Evaluation"  # text of a PNG that says what it shows
 NORMAL_ROWS = 2
 ANOMALOUS_ROWS = 5

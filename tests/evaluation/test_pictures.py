@@ -10,13 +10,14 @@ from modeling_ideal.cli import main
 from modeling_ideal.data.reference_sets import draw_references, inference_episodes
 from modeling_ideal.evaluation import montage, pictures, plots
 from modeling_ideal.evaluation.deviations import embed, neighbor_agreement, project, sample_deviations
-from modeling_ideal.evaluation.montage import Row, Scale, Tile, color_scale, draw_montage, heat
+from modeling_ideal.evaluation.montage import Row, Tile, color_scale, draw_montage
 from modeling_ideal.evaluation.pictures import spread_out
 from modeling_ideal.evaluation.plots import MethodCurves, draw_curves
 from modeling_ideal.evaluation.png import write_png
 from modeling_ideal.evaluation.protocol import Evaluation
 from modeling_ideal.evaluation.units import Workbench, reference_context
 from modeling_ideal.metrics import image_metrics, pixel_metrics
+from modeling_ideal.overlay import OPACITY, Scale, heat
 
 NAMES = ("montage", "curves", "deviations")
 METHODS = ["ideal", "normal_matching"]
@@ -124,7 +125,7 @@ def test_good_parts_stay_cold_on_a_scale_fixed_for_all():
     assert colors.shape == (50, 50, 4)
     assert colors[..., 3].max() < 0.1  # the photograph shows through
     assert (colors[..., 0] < colors[..., 2] + 0.1).all()  # and nothing is red
-    assert heat(bad, scale)[22, 22, 3] == montage.OPACITY
+    assert heat(bad, scale)[22, 22, 3] == OPACITY
     together = heat(np.stack([good, bad]), scale)  # a score has its colour, whatever lies beside it
     np.testing.assert_array_equal(together[0], colors)
     assert not heat(np.full((3, 3), 0.7), color_scale(np.full((3, 3), 0.7)))[..., 3].any()  # nothing stands out

@@ -10,7 +10,7 @@ from transformers import AutoModel
 
 from hub import build, files, verify
 from hub.files import ROOT, check_imports, digests, shipped_sources
-from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealModel
+from modeling_ideal import IdealImageProcessor
 from modeling_ideal.cli import main
 
 from ..conftest import COMMIT, random_images, tiny_model
@@ -50,14 +50,16 @@ def test_half_precision_is_in_the_file_alone(repository):
     assert torch.equal(model(query, normal).scores, rounded(query, normal).scores)
 
 
-def test_the_pipeline_entry_is_what_transformers_would_write(repository, tmp_path):
-    pipe = AnomalyDetectionPipeline(
-        model=IdealModel.from_pretrained(repository), image_processor=IdealImageProcessor.from_pretrained(repository)
-    )
-    pipe.save_pretrained(tmp_path)
-    written = json.loads((tmp_path / "config.json").read_text())
-    built = json.loads((repository / "config.json").read_text())
-    assert built["custom_pipelines"] == written["custom_pipelines"]
+def test_transformers_finds_our_classes(repository):
+    config = json.loads((repository / "config.json").read_text())
+    assert config["auto_map"] == {
+        "AutoConfig": "configuration_ideal.IdealConfig",
+        "AutoModel": "modeling_ideal.IdealModel",
+    }
+    pipelines = {"impl": "pipeline_ideal.AnomalyDetectionPipeline", "pt": ["AutoModel"], "type": "image"}
+    assert config["custom_pipelines"] == {"anomaly-detection": pipelines}
+    processor = json.loads((repository / "preprocessor_config.json").read_text())
+    assert processor["auto_map"] == {"AutoImageProcessor": "image_processing_ideal.IdealImageProcessor"}
 
 
 def test_nobody_learns_where_the_model_was_trained(tmp_path, unverified):
@@ -111,9 +113,11 @@ def test_weights_that_half_precision_cannot_hold(tmp_path, unverified):
         next(model.deviation_encoder.parameters()).fill_(1e6)
     model.save_pretrained(tmp_path / "model")
     IdealImageProcessor(size=32, patch_size=4).save_pretrained(tmp_path / "model")
-    with pytest.raises(ValueError, match=r"deviation_encoder.*expected weights that fit into torch.float16, got larger"):
+    with pytest.raises(
+        ValueError, match=r"deviation_encoder.*expected weights that fit into torch.float16, got larger"
+    ):
         build.build(tmp_path / "model", tmp_path / "built", dtype="float16")
-    with pytest.raises(ValueError, match="dtype: expected one of .*, got 'int4'"):
+    with pytest.raises(ValueError, match=r"dtype: expected one of .*, got 'int4'"):
         build.build(tmp_path / "model", tmp_path / "built", dtype="int4")
 
 
@@ -123,7 +127,10 @@ def test_weights_that_half_precision_cannot_hold(tmp_path, unverified):
         ("import sklearn.metrics", r"tool.py: expected imports of .* alone, got \['sklearn'\]"),
         ("def later():\n    import datasets", r"got \['datasets'\]"),
         ("from modeling_ideal.scoring import upsample", r"got \['modeling_ideal'\]"),
-        ("from . import scoring", r"expected relative imports `from .name import X`, got `from . import ...` in line 1"),
+        (
+            "from . import scoring",
+            r"expected relative imports `from .name import X`, got `from . import ...` in line 1",
+        ),
         ("from .data.atomic import write_atomically", r"got `from .data.atomic import"),
     ],
 )

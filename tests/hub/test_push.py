@@ -117,11 +117,26 @@ def test_what_was_pushed_loads_by_its_name_without_the_package(hub, repository, 
 
 
 def test_a_dry_run_checks_everything_and_says_what_it_would_do(repository, clean, capsys):
-    arguments = ["push", "--folder", str(repository), "--repo", "org/ideal", "--commit", "--tag", "v0.1.0", "--dry-run"]
+    arguments = [
+        "push",
+        "--folder",
+        str(repository),
+        "--repo",
+        "org/ideal",
+        "--commit",
+        "--tag",
+        "v0.1.0",
+        "--dry-run",
+    ]
     assert main(arguments) == 0
     said = capsys.readouterr().out
     size = (repository / "model.safetensors").stat().st_size
-    for line in ("create org/ideal", f"upload model.safetensors ({size:,} bytes)", "upload build.json", "tag it v0.1.0"):
+    for line in (
+        "create org/ideal",
+        f"upload model.safetensors ({size:,} bytes)",
+        "upload build.json",
+        "tag it v0.1.0",
+    ):
         assert line in said
     assert said.count("upload ") == len(content(repository))
     assert clean == [repository]
@@ -135,7 +150,10 @@ def test_a_tag_waits_for_the_merge(repository, clean, capsys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda folder: (folder / "build.json").unlink(), "expected a folder of `ideal build`, got one without build.json"),
+        (
+            lambda folder: (folder / "build.json").unlink(),
+            "expected a folder of `ideal build`, got one without build.json",
+        ),
         (lambda folder: (folder / "losses.py").write_text(""), r"as they were built, got others: \['losses.py'\]"),
         (lambda folder: (folder / "losses.py").unlink(), r"as they were built, got others: \['losses.py'\]"),
         (lambda folder: (folder / "secret.txt").write_text(""), r"got others: \['secret.txt'\]"),
