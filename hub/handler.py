@@ -6,8 +6,8 @@
                 or {"normal": [IMAGE, ...], "abnormal": [IMAGE, ...], "masks": [IMAGE or box, ...], "types": [...]},
      "parameters": {"threshold": 0.4, "return_map": true, ...}}
 
-An IMAGE is base64 of a picture file, a data: URL, or an http(s) address. The parameters are those of
-`AnomalyDetectionPipeline`, and `return_map` (default true). The answer has the fields of the pipeline's result, a list
+An IMAGE is base64 of a picture file, a data: URL, or an http(s) address. The parameters are arguments of
+`AnomalyDetectionPipeline` (see PARAMETERS), and `return_map` (default true). The answer has the fields of the pipeline's result, a list
 of them for a list of images; maps, masks and overlays come as base64 of PNG files (a map in 16 bits: score * 65535).
 A request that makes no sense raises ValueError, which an endpoint answers with status 400 and {"error": ...}; of
 several images, one that cannot be read gets {"error": ...} in its place.
@@ -34,6 +34,9 @@ ADDRESSES = ("http://", "https://")
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")  # no separator: nothing outside the folder of references
 FORMS = "{'name': ...}, {'file': ...} or {'normal': [...], 'abnormal': [...], 'masks': [...], 'types': [...]}"
 PARTS = {"normal", "abnormal", "masks", "types"}
+# Of the pipeline's arguments those that name no file: a request must not read what lies on the server.
+PARAMETERS = {"batch_size", "ignore_mask", "smoothing", "threshold", "top_fraction"}
+PARAMETERS |= {"return_map", "return_mask", "return_overlay", "return_regions"}
 
 
 class EndpointHandler:
@@ -50,10 +53,11 @@ class EndpointHandler:
 
     def __call__(self, data: dict[str, Any]) -> dict[str, Any] | list[dict[str, Any]]:
         """Judge the images of one request."""
-        unknown = sorted(set(data) - {"inputs", "references", "parameters"})
-        if unknown or not data.get("inputs"):
+        if set(data) - {"inputs", "references", "parameters"} or not data.get("inputs"):
             raise ValueError(f"expected 'inputs', 'references' and 'parameters', got {sorted(data)}")
         parameters = dict(data.get("parameters") or {})
+        if unknown := sorted(set(parameters) - PARAMETERS):
+            raise ValueError(f"parameters: expected some of {sorted(PARAMETERS)}, got unknown {unknown}")
         with_map = parameters.pop("return_map", True)
         if "ignore_mask" in parameters:
             parameters["ignore_mask"] = _read_mask(parameters["ignore_mask"], "ignore_mask")

@@ -28,7 +28,7 @@ def verify(folder: Path, model: IdealModel, processor: IdealImageProcessor) -> N
     """
     with tempfile.TemporaryDirectory() as name:
         pictures = Path(name)
-        _draw_pictures(pictures)
+        draw_pictures(pictures)
         found = _in_a_fresh_process(folder, pictures)
         pipe = AnomalyDetectionPipeline(model=model, image_processor=processor)
         expected = fresh_load.pipeline_scores(pipe, pictures)
@@ -39,7 +39,8 @@ def verify(folder: Path, model: IdealModel, processor: IdealImageProcessor) -> N
             raise ValueError(f"{folder.name}: expected the scores of the source, got others through {way}")
 
 
-def _draw_pictures(folder: Path) -> None:
+def draw_pictures(folder: Path) -> None:
+    """Noise, and a mask, as `fresh_load` expects them."""
     random = np.random.default_rng(0)
     for name in fresh_load.PICTURES.values():
         Image.fromarray(random.integers(0, 256, (64, 80, 3), dtype=np.uint8)).save(folder / name)

@@ -1,16 +1,16 @@
 """`ideal build`: a folder with all that the Hub needs, verified, whole or not there."""
 
 import json
-import shutil
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
-from hub import build, files, verify
+from hub import build, files, fresh_load, verify
 from hub.files import ROOT, check_imports, digests, shipped_sources
-from modeling_ideal import IdealImageProcessor
+from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealModel
 from modeling_ideal.cli import main
 
 from ..conftest import COMMIT, random_images, tiny_model
@@ -73,25 +73,30 @@ def test_nobody_learns_where_the_model_was_trained(tmp_path, unverified):
         assert str(tmp_path).encode() not in path.read_bytes(), path.name
 
 
-def test_what_differs_from_the_source_is_not_built(tiny_folder, tmp_path, monkeypatch):
-    def changed(*arguments):
-        saved(*arguments)
-        weights = arguments[2] / "config.json"
-        weights.write_text(weights.read_text().replace('"erase_strength": 0.8', '"erase_strength": 0.7'))
+@pytest.mark.parametrize("way", ["model", "pipeline by task"])
+def test_what_scores_otherwise_than_the_source_is_not_built(tiny_folder, tmp_path, monkeypatch, way):
+    def changed(folder, pictures):
+        model, processor = IdealModel.from_pretrained(folder), IdealImageProcessor.from_pretrained(folder)
+        pipe = AnomalyDetectionPipeline(model=model, image_processor=processor)
+        scores = {
+            "model": fresh_load.model_scores(model, processor, pictures),
+            "pipeline by task": fresh_load.pipeline_scores(pipe, pictures),
+        }
+        scores[way][-1] = np.nextafter(np.float32(scores[way][-1]), np.float32(1)).item()
+        return scores
 
-    saved = build._save
-    monkeypatch.setattr(build, "_save", changed)
-    with pytest.raises(ValueError, match="expected the scores of the source, got others through model"):
+    monkeypatch.setattr(verify, "_in_a_fresh_process", changed)
+    with pytest.raises(ValueError, match=f"expected the scores of the source, got others through {way}"):
         build.build(tiny_folder, tmp_path / "built")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_does_not_load_is_named(repository, tmp_path):
-    folder = tmp_path / "broken"
-    shutil.copytree(repository, folder)
-    (folder / "scoring.py").unlink()
-    with pytest.raises(ValueError, match="broken: expected to load in a fresh process, got"):
-        verify._in_a_fresh_process(folder, tmp_path)
+def test_what_does_not_load_is_named(tiny_folder, tmp_path, monkeypatch):
+    (tmp_path / "load.py").write_text("from .scoring import nothing")
+    monkeypatch.setattr(fresh_load, "__file__", str(tmp_path / "load.py"))
+    with pytest.raises(ValueError, match=r"expected to load in a fresh process, got(.|\n)*ImportError"):
+        build.build(tiny_folder, tmp_path / "built")
+    assert not (tmp_path / "built").exists()
 
 
 def test_files_are_not_overwritten_unless_asked(tiny_folder, tmp_path, unverified):
