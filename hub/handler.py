@@ -7,10 +7,10 @@
      "parameters": {"threshold": 0.4, "return_map": true, ...}}
 
 An IMAGE is base64 of a picture file, a data: URL, or an http(s) address. The parameters are arguments of
-`AnomalyDetectionPipeline` (see PARAMETERS), and `return_map` (default true). The answer has the fields of the pipeline's result, a list
-of them for a list of images; maps, masks and overlays come as base64 of PNG files (a map in 16 bits: score * 65535).
-A request that makes no sense raises ValueError, which an endpoint answers with status 400 and {"error": ...}; of
-several images, one that cannot be read gets {"error": ...} in its place.
+`AnomalyDetectionPipeline` (see PARAMETERS), and `return_map` (default true). The answer has the fields of the
+pipeline's result, a list of them for a list of images; maps, masks and overlays come as base64 of PNG files (a map in
+16 bits: score * 65535). A request that makes no sense raises ValueError, which an endpoint answers with status 400 and
+{"error": ...}; of several images, one that cannot be read gets {"error": ...} in its place.
 """
 
 import base64

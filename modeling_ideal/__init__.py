@@ -2,12 +2,14 @@
 
 from transformers import AutoConfig, AutoImageProcessor, AutoModel
 
+from .calibration import calibrate, encode_calibrated
 from .configuration_ideal import IdealConfig
 from .image_processing_ideal import IdealImageProcessor
 from .modeling_ideal import IdealModel
 from .outputs import IdealOutput
 from .pipeline_ideal import AnomalyDetectionPipeline
 from .references import IdealReferences
+from .threshold import Calibration
 from .version import __version__
 
 # With the package installed, the Auto classes know IDEAL without trust_remote_code.
@@ -21,10 +23,13 @@ for part in (IdealConfig, IdealModel, IdealImageProcessor):
 
 __all__ = [
     "AnomalyDetectionPipeline",
+    "Calibration",
     "IdealConfig",
     "IdealImageProcessor",
     "IdealModel",
     "IdealOutput",
     "IdealReferences",
     "__version__",
+    "calibrate",
+    "encode_calibrated",
 ]

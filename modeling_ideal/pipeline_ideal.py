@@ -12,6 +12,7 @@ from torch import Tensor
 from transformers import AutoModel, Pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
 
+from .calibration import encode_calibrated
 from .defect_types import nearest_type
 from .ignored_regions import counting_map, counting_scores, read_ignored
 from .image_inputs import ImageInput, MaskInput, load_image
@@ -63,8 +64,9 @@ class AnomalyDetectionPipeline(Pipeline):
             masks: where the defect is on each of those, as `IdealImageProcessor` takes them; the model finds it
                 itself without them.
             types: the name of the defect on each of those.
-            references: instead of the four above: a references file, or an `IdealReferences`.
-            threshold: scores from here on are anomalous, 0..1; default: 0.5.
+            false_alarm: find a threshold from the references: the share of good parts that may be called anomalous.
+            references: instead of the five above: a references file, or an `IdealReferences`.
+            threshold: scores from here on are anomalous, 0..1; default: that of the references, else 0.5.
             smoothing: of the anomaly map, standard deviation in pixels of the size the model sees; default: 4.
             ignore_mask: where nothing ever counts, in every picture; any form of a mask. The map is 0 there, and
                 no patch that touches it enters the score or the rest of the map.
@@ -76,8 +78,8 @@ class AnomalyDetectionPipeline(Pipeline):
 
         Returns:
             Of each image `{"score": 0..1, "label": "normal" or "anomalous", "threshold": ..., "anomaly_map": float32
-            (H, W) of the image's own size}`; if the references have types, also `"type"`: the nearest one or
-            `"unknown"`, None where the label is normal.
+            (H, W) of the image's own size}`; if the references are calibrated, also `"probability"`, 0..1; if they
+            have types, also `"type"`: the nearest one or `"unknown"`, None where the label is normal.
         """
         given = self._sanitize_parameters(**parameters)
         kept = (self._preprocess_params, self._forward_params, self._postprocess_params)
@@ -102,13 +104,14 @@ class AnomalyDetectionPipeline(Pipeline):
         abnormal: Sequence[ImageInput] | ImageInput | None = None,
         masks: Sequence[MaskInput] | MaskInput | None = None,
         types: Sequence[str] | None = None,
+        false_alarm: float | None = None,
     ) -> IdealReferences:
         """Encode, or load, the references of all calls that bring none of their own; arguments as there.
 
         Returns:
             What was encoded: `pipe.set_references(normal=[...]).save("product.safetensors")`.
         """
-        self._forward_params["references"] = self._encode(references, normal, abnormal, masks, types)
+        self._forward_params["references"] = self._encode(references, normal, abnormal, masks, types, false_alarm)
         return self._forward_params["references"]
 
     def run_single(self, inputs: Any, preprocess: dict, forward: dict, postprocess: dict) -> Result:
@@ -135,6 +138,7 @@ class AnomalyDetectionPipeline(Pipeline):
         abnormal: Any = None,
         masks: Any = None,
         types: Any = None,
+        false_alarm: float | None = None,
         threshold: float | None = None,
         smoothing: float | None = None,
         ignore_mask: MaskInput | None = None,
@@ -147,10 +151,8 @@ class AnomalyDetectionPipeline(Pipeline):
         check_number("threshold", threshold, "in 0..1", lambda value: 0 <= value <= 1)
         check_number("smoothing", smoothing, ">= 0", lambda value: 0 <= value < float("inf"))
         check_number("top_fraction", top_fraction, "> 0, at most 1", lambda value: 0 < value <= 1)
-        images = (normal, abnormal, masks, types)
-        encoded = None
-        if references is not None or any(part is not None for part in images):
-            encoded = self._encode(references, *images)
+        sources = (references, normal, abnormal, masks, types, false_alarm)
+        encoded = None if all(source is None for source in sources) else self._encode(*sources)
         steps = (
             {"ignore_mask": ignore_mask, "keep_picture": return_overlay},
             {"references": encoded, "top_fraction": top_fraction},
@@ -167,13 +169,19 @@ class AnomalyDetectionPipeline(Pipeline):
         )
         return preprocess, forward, postprocess
 
-    def _encode(self, references: Any, normal: Any, abnormal: Any, masks: Any, types: Any) -> IdealReferences:
+    def _encode(
+        self, references: Any, normal: Any, abnormal: Any, masks: Any, types: Any, false_alarm: float | None
+    ) -> IdealReferences:
+        """References from whatever was given, for the model's device."""
         if references is None:
             images = self.image_processor(normal_refs=normal, abnormal_refs=abnormal, masks=masks)
-            references = self.model.encode_references(**images)
+            if false_alarm is None:
+                references = self.model.encode_references(**images)
+            else:
+                references = encode_calibrated(self.model, **images, false_alarm=false_alarm)
             return references if types is None else replace(references, types=list(types))
-        if any(part is not None for part in (normal, abnormal, masks, types)):
-            raise ValueError("expected references, or normal, abnormal, masks and types, got both")
+        if any(part is not None for part in (normal, abnormal, masks, types, false_alarm)):
+            raise ValueError("expected references, or normal, abnormal, masks, types and false_alarm, got both")
         if isinstance(references, (str, os.PathLike)):
             references = IdealReferences.load(references)
         # No isinstance: shipped files may be loaded as more than one module.
@@ -243,7 +251,9 @@ class AnomalyDetectionPipeline(Pipeline):
     ) -> Result:
         """The result of one picture."""
         score = float(output["score"])
-        threshold = DEFAULT_THRESHOLD if threshold is None else threshold
+        calibration = references.calibration
+        if threshold is None:
+            threshold = DEFAULT_THRESHOLD if calibration is None else calibration.threshold
         anomalous = score >= threshold
         anomaly_map = self._anomaly_map(output, smoothing)
         result: Result = {
@@ -252,6 +262,8 @@ class AnomalyDetectionPipeline(Pipeline):
             "threshold": float(threshold),
             "anomaly_map": anomaly_map,
         }
+        if calibration is not None:
+            result["probability"] = calibration.probability(score)
         if references.types:
             result["type"] = output["type"] if anomalous else None
         if return_mask:

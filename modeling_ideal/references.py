@@ -14,6 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from .threshold import Calibration
+
 FORMAT = "ideal-references-1"
 SET_TENSORS = ("normal_features", "abnormal_deviations", "abnormal_sources")  # one tensor a set each
 # Where a model was loaded from and how it is stored does not change what it computes.
@@ -35,6 +37,7 @@ class IdealReferences:
             are no abnormal references (`"none"`).
         types: the name of the defect on each abnormal reference; or none.
         fingerprint: of the model that encoded them; empty while they stay inside one call.
+        calibration: the threshold that they support, if it was asked for.
     """
 
     normal_features: list[Tensor]
@@ -46,6 +49,7 @@ class IdealReferences:
     mask_source: str = "none"
     types: list[str] = field(default_factory=list)
     fingerprint: str = ""
+    calibration: Calibration | None = None
     normal_directions: list[Tensor] = field(init=False, repr=False)  # R tensors (Q_r, C) at length 1
 
     def __post_init__(self) -> None:
@@ -95,6 +99,7 @@ class IdealReferences:
             "mask_source": self.mask_source,
             "types": self.types,
             "fingerprint": self.fingerprint,
+            "calibration": None if self.calibration is None else self.calibration.to_dict(),
         }
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
@@ -123,10 +128,16 @@ class IdealReferences:
             )
         header = json.loads(metadata["header"])
         sets = range(header.pop("num_sets"))
+        calibration = header.pop("calibration", None)  # older files have none
         groups: dict[str, Any] = {
             name: [tensors[f"{name}.{index}"] for index in sets] for name in SET_TENSORS if f"{name}.0" in tensors
         }
-        return cls(deviation_vectors=tensors.get("deviation_vectors"), **groups, **header)
+        return cls(
+            deviation_vectors=tensors.get("deviation_vectors"),
+            calibration=None if calibration is None else Calibration.from_dict(calibration),
+            **groups,
+            **header,
+        )
 
 
 def model_fingerprint(

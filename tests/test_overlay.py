@@ -1,0 +1,39 @@
+"""Overlays: colours that mean the same in every picture, and a good part that is never red."""
+
+import numpy as np
+import pytest
+
+from modeling_ideal.overlay import draw_overlay, heat, threshold_scale
+
+from .pictures import photograph
+
+
+@pytest.mark.parametrize("threshold", [0.05, 0.3, 0.5, 0.8, 0.97])
+def test_below_the_threshold_nothing_is_red_and_far_above_it_all_is(threshold):
+    scale = threshold_scale(threshold)
+    assert 0 <= scale.low < threshold < scale.high <= 1
+    normal = heat(np.linspace(0, threshold - 1e-6, 500), scale)
+    assert (normal[:, 0] < normal[:, 1]).all()  # green outshines red
+    assert (np.diff(normal[:, 3]) >= 0).all()
+    [hottest] = heat(np.array([scale.high]), scale)
+    assert hottest[0] > 3 * hottest[1:3].max()
+    assert not heat(np.array([threshold / 2]), threshold_scale(threshold))[0, 3] > 0.75 / 2
+
+
+@pytest.mark.parametrize("threshold", [0.0, 1.0])
+def test_thresholds_at_the_ends(threshold):
+    colors = heat(np.array([0.0, 0.5, 1.0]), threshold_scale(threshold))
+    assert np.isfinite(colors).all()
+    assert (colors[:, 0] > 0.7).tolist() == ([False, True, True] if threshold == 0 else [False, False, False])
+
+
+def test_an_overlay_shows_the_photograph_where_nothing_is_and_heat_where_something_is():
+    picture = photograph(0)
+    scores = np.zeros((30, 40), np.float32)
+    scores[10:20, 10:20] = 0.9
+    overlay = np.asarray(draw_overlay(picture, scores, 0.5)).astype(int)
+    grey = np.rint(picture.mean(-1))
+    assert np.abs(overlay[:5] - grey[:5, :, None]).max() <= 1
+    assert (overlay[10:20, 10:20, 0] - overlay[10:20, 10:20, 1] > 50).all()
+    as_float = draw_overlay(picture.astype(np.float32) / 255, scores, 0.5)
+    assert np.abs(np.asarray(as_float).astype(int) - overlay).max() <= 1
