@@ -3,7 +3,8 @@
     {"inputs": IMAGE or [IMAGE, ...],
      "references": {"name": "bottle"}                    stored in the repository as references/bottle.safetensors
                 or {"file": BASE64}                      the bytes of such a file
-                or {"normal": [IMAGE, ...], "abnormal": [IMAGE, ...], "masks": [IMAGE or box, ...], "types": [...]},
+                or {"normal": [IMAGE, ...], "abnormal": [IMAGE, ...], "masks": [IMAGE or box, ...], "types": [NAME, ...],
+                    "false_alarm": 0.05},
      "parameters": {"threshold": 0.4, "return_map": true, ...}}
 
 An IMAGE is base64 of a picture file, a data: URL, or an http(s) address. The parameters are arguments of
@@ -32,8 +33,7 @@ from transformers import pipeline
 KEPT_REFERENCES = 32  # sets in memory, the latest used
 ADDRESSES = ("http://", "https://")
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")  # no separator: nothing outside the folder of references
-FORMS = "{'name': ...}, {'file': ...} or {'normal': [...], 'abnormal': [...], 'masks': [...], 'types': [...]}"
-PARTS = {"normal", "abnormal", "masks", "types"}
+PARTS = ("normal", "abnormal", "masks", "types", "false_alarm")
 # Of the pipeline's arguments those that name no file: a request must not read what lies on the server.
 PARAMETERS = {"batch_size", "ignore_mask", "smoothing", "threshold", "top_fraction"}
 PARAMETERS |= {"return_map", "return_mask", "return_overlay", "return_regions"}
@@ -69,9 +69,10 @@ class EndpointHandler:
 
     def _references(self, given: Any) -> Any:
         """The encoded references of a request; the same ones are encoded once."""
-        if not isinstance(given, dict) or not (set(given) in ({"name"}, {"file"}) or (given and set(given) <= PARTS)):
-            got = sorted(given) if isinstance(given, dict) else type(given).__name__
-            raise ValueError(f"references: expected {FORMS}, got {got}")
+        names = set(given) if isinstance(given, dict) else set()
+        if names not in ({"name"}, {"file"}) and (not names or not names <= set(PARTS)):
+            got = sorted(names) if isinstance(given, dict) else type(given).__name__
+            raise ValueError(f"references: expected {{'name': ...}}, {{'file': ...}} or some of {PARTS}, got {got}")
         key = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
         if key not in self._known:
             self._known[key] = self._encode(given)
@@ -94,7 +95,8 @@ class EndpointHandler:
             if given.get(group)
         }
         masks = [_read_mask(mask, f"references.masks[{index}]") for index, mask in enumerate(given.get("masks") or [])]
-        return self.pipe.set_references(**images, masks=masks or None, types=given.get("types"))
+        rest = {name: given.get(name) for name in ("types", "false_alarm")}
+        return self.pipe.set_references(**images, masks=masks or None, **rest)
 
     def _stored(self, name: Any) -> Path:
         folder = self.folder / "references"

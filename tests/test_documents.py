@@ -1,4 +1,4 @@
-"""What the documents claim runs: every Python snippet of the README."""
+"""What the documents claim runs: every Python snippet of the README, the model card and the documents."""
 
 import re
 from pathlib import Path
@@ -13,6 +13,7 @@ from modeling_ideal.backbone import build_backbone
 from .evaluation.conftest import save_part
 
 ROOT = Path(__file__).resolve().parents[1]
+HUB_MODEL = "org/ideal"  # a repository of a tiny model stands in
 HUB_BACKBONE = "facebook/dinov2-small"  # cannot be had offline; a small random one of its kind stands in
 
 
@@ -48,6 +49,15 @@ def test_readme_snippets_run(workshop):
     for snippet in found:
         snippet = snippet.replace(HUB_BACKBONE, str(workshop / "backbone"))
         exec(compile(snippet, "README.md", "exec"), {})  # noqa: S102 - our own document
+
+
+@pytest.mark.parametrize("name", ["model_card.md", "docs/hub.md"])
+def test_snippets_around_the_hub_run(name, workshop, repository, modules_cache):
+    found = snippets(name)
+    assert found
+    for snippet in found:
+        snippet = snippet.replace(HUB_MODEL, str(repository))
+        exec(compile(snippet, name, "exec"), {})  # noqa: S102 - our own document
 
 
 def test_the_readme_names_only_targets_that_exist():
