@@ -3,8 +3,8 @@
     {"inputs": IMAGE or [IMAGE, ...],
      "references": {"name": "bottle"}                    stored in the repository as references/bottle.safetensors
                 or {"file": BASE64}                      the bytes of such a file
-                or {"normal": [IMAGE, ...], "abnormal": [IMAGE, ...], "masks": [IMAGE or box, ...], "types": [NAME, ...],
-                    "false_alarm": 0.05},
+                or {"normal": [IMAGE, ...], "abnormal": [IMAGE, ...], "masks": [IMAGE or box, ...],
+                    "types": [NAME, ...], "false_alarm": 0.05},
      "parameters": {"threshold": 0.4, "return_map": true, ...}}
 
 An IMAGE is base64 of a picture file, a data: URL, or an http(s) address. The parameters are arguments of
