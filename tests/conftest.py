@@ -108,7 +108,7 @@ def real_data():
 @pytest.fixture
 def hub():
     """A Hub on loopback, empty."""
-    with serve() as hub:
+    with serve(seconds=1200) as hub:  # a slow machine runs several processes against it
         yield hub
 
 

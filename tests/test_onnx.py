@@ -1,11 +1,13 @@
 """The exported backbone: the same scores, for any batch, and a model that stays as it was."""
 
+import argparse
 import copy
 
 import pytest
 import torch
 
 from modeling_ideal.cli import main
+from modeling_ideal.evaluation import command
 from modeling_ideal.onnx_backbone import OnnxBackbone
 from modeling_ideal.onnx_export import export_backbone, feature_difference
 
@@ -79,7 +81,7 @@ def test_another_size_and_other_weights_are_refused(exported, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_commands(exported, tiny_folder, tmp_path, monkeypatch, capsys):
+def test_the_commands_export_and_evaluate(exported, tiny_folder, tmp_path, monkeypatch, capsys):
     folder, _, _ = exported
 
     def copied(model, path, int8):
@@ -90,3 +92,5 @@ def test_the_commands(exported, tiny_folder, tmp_path, monkeypatch, capsys):
     out = tmp_path / "int8.onnx"
     assert main(["export", "--model", str(tiny_folder), "--out", str(out), "--int8"]) == 0
     assert "int8.onnx: 0.0 MB, patch features" in capsys.readouterr().out
+    evaluated, _ = command._load(argparse.Namespace(model=str(tiny_folder), onnx=str(out)))
+    assert evaluated.fingerprint == with_onnx(folder / "int8.onnx").fingerprint
