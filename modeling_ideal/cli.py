@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from .cli_hub import add_commands as add_hub_commands
 from .training.arguments import add_arguments as add_training_arguments
 from .version import __version__
 
@@ -23,6 +24,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_evaluate(commands)
     _add_tables(commands)
     _add_cost(commands)
+    add_hub_commands(commands)
     return parser
 
 
@@ -151,6 +153,7 @@ def _add_evaluate(commands: argparse._SubParsersAction) -> None:
     source.add_argument("--model", metavar="FOLDER", help="a trained IDEAL model: a folder or a Hub name")
     source.add_argument("--backbone", metavar="FOLDER", help="a pre-trained backbone, for the training-free methods")
     _add_stage(evaluate)
+    evaluate.add_argument("--onnx", metavar="FILE", help="run the backbone from this file of `ideal export`")
     evaluate.add_argument("--target", required=True, metavar="DIR", help="folder of the target data set")
     evaluate.add_argument("--layout", default="auto", help="of the target (default: recognised)")
     evaluate.add_argument("--setups", nargs="+", default=["N1A1", "N2A1", "N4A1", "N8A4"], metavar="NxAy")

@@ -12,11 +12,12 @@ import torch
 from PIL import Image
 from transformers import AutoConfig
 
-from modeling_ideal import IdealConfig, IdealModel
+from modeling_ideal import IdealConfig, IdealImageProcessor, IdealModel
 
 from .hub_server import serve
 
 PATCH = 4
+COMMIT = "0123456789abcdef" * 2 + "01234567"  # that the repository of the tests says it was built from
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 
@@ -107,5 +108,31 @@ def real_data():
 @pytest.fixture
 def hub():
     """A Hub on loopback, empty."""
-    with serve() as hub:
+    with serve(seconds=1200) as hub:  # a slow machine runs several processes against it
         yield hub
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory):
+    """A tiny model and its processor, as they are saved after training."""
+    folder = tmp_path_factory.mktemp("trained") / "tiny"
+    tiny_model().save_pretrained(folder)
+    IdealImageProcessor(size=8 * PATCH, patch_size=PATCH).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def repository(tiny_folder, tmp_path_factory):
+    """A Hub repository of it, its weights in half precision; made once, since it is verified in a fresh process."""
+    from hub import build
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(build, "source_commit", lambda: COMMIT)
+        return build.build(tiny_folder, tmp_path_factory.mktemp("built") / "ideal", dtype="float16")
+
+
+@pytest.fixture
+def modules_cache(tmp_path, monkeypatch):
+    """Where remote code that this process loads is copied to, away from the user's."""
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.syspath_prepend(tmp_path / "modules")

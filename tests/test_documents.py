@@ -1,4 +1,4 @@
-"""What the documents claim runs: every Python snippet of the README, and fine-tuning."""
+"""What the documents claim runs: every Python snippet of README, model card and documents, and fine-tuning."""
 
 import re
 import shlex
@@ -17,6 +17,7 @@ from .conftest import tiny_model
 from .evaluation.conftest import save_part
 
 ROOT = Path(__file__).resolve().parents[1]
+HUB_MODEL = "org/ideal"  # a repository of a tiny model stands in
 HUB_BACKBONE = "facebook/dinov2-small"  # cannot be had offline; a small random one of its kind stands in
 
 
@@ -73,6 +74,15 @@ def test_the_fine_tuning_command_runs_on_ten_normal_and_three_abnormal_pictures(
     assert "2 of its 10 normal pictures are queries" in said
     assert "The model is in my_model/model" in said
     assert AutoModel.from_pretrained("my_model/model").config.num_deviation_vectors == 5
+
+
+@pytest.mark.parametrize("name", ["model_card.md", "docs/hub.md"])
+def test_snippets_around_the_hub_run(name, workshop, repository, modules_cache):
+    found = snippets(name)
+    assert found
+    for snippet in found:
+        snippet = snippet.replace(HUB_MODEL, str(repository))
+        exec(compile(snippet, name, "exec"), {})  # noqa: S102 - our own document
 
 
 def test_the_readme_names_only_targets_that_exist():

@@ -5,22 +5,19 @@ import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from transformers import pipeline
 
-import modeling_ideal
+from hub.files import shipped_sources
 from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealModel
 
 from .conftest import random_images, random_masks, tiny_model
 from .pictures import photograph
 
-PACKAGE = Path(modeling_ideal.__file__).parent
-NOT_SHIPPED = {"__init__.py", "__main__.py", "cli.py", "detection.py", "embedded_model.py", "version.py"}
-SHIPPED = {path.name: path.read_bytes() for path in PACKAGE.glob("*.py") if path.name not in NOT_SHIPPED}
+SHIPPED = {path.name: path.read_bytes() for path in shipped_sources()}
 WITHOUT_THE_PACKAGE = """
 import json, sys
 
@@ -96,9 +93,8 @@ def test_flat_files_load_without_the_package(tmp_path):
     model = tiny_model()
     model.save_pretrained(folder)
     IdealImageProcessor(size=32, patch_size=4).save_pretrained(folder)
-    for path in PACKAGE.glob("*.py"):
-        if path.name not in NOT_SHIPPED:
-            shutil.copy(path, folder)
+    for path in shipped_sources():
+        shutil.copy(path, folder)
     for name, entries in {
         "config.json": {"AutoConfig": "configuration_ideal.IdealConfig", "AutoModel": "modeling_ideal.IdealModel"},
         "preprocessor_config.json": {"AutoImageProcessor": "image_processing_ideal.IdealImageProcessor"},

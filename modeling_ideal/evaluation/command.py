@@ -75,16 +75,22 @@ def make_tables(arguments: argparse.Namespace) -> str:
 def _load(arguments: argparse.Namespace) -> tuple[IdealModel, IdealImageProcessor]:
     if arguments.model:
         model = IdealModel.from_pretrained(arguments.model)
-        return model, IdealImageProcessor.from_pretrained(arguments.model)
-    patch = AutoConfig.from_pretrained(arguments.backbone).patch_size
-    model = load_backbone(arguments.backbone, arguments.stage, arguments.no_norm)
-    return model, IdealImageProcessor(patch_size=patch)
+        processor = IdealImageProcessor.from_pretrained(arguments.model)
+    else:
+        patch = AutoConfig.from_pretrained(arguments.backbone).patch_size
+        model = load_backbone(arguments.backbone, arguments.stage, arguments.no_norm)
+        processor = IdealImageProcessor(patch_size=patch)
+    if arguments.onnx:
+        from ..onnx_backbone import OnnxBackbone
+
+        model.backbone = OnnxBackbone(arguments.onnx)
+    return model, processor
 
 
 def _command(arguments: argparse.Namespace, methods: list[str]) -> str:
     """How to repeat it; folders by their names, since where they lie is nobody else's business."""
     words = ["ideal", "evaluate"]
-    for name in ("model", "backbone", "target", "references"):
+    for name in ("model", "backbone", "onnx", "target", "references"):
         if value := getattr(arguments, name):
             words += [f"--{name}", Path(value).name]
     if arguments.compare:

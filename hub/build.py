@@ -1,0 +1,124 @@
+"""`ideal build`: from the source and a model's weights to the folder of a Hub repository."""
+
+import argparse
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import torch
+
+from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealModel, __version__
+
+from .card import render_card
+from .files import (
+    CARD,
+    ENDPOINT,
+    ONNX,
+    RECORD,
+    ROOT,
+    check_imports,
+    digests,
+    shipped_sources,
+    source_commit,
+)
+from .verify import verify
+
+DTYPES = {"float16": torch.float16, "float32": torch.float32}
+
+
+def run(arguments: argparse.Namespace) -> str:
+    """Build what the arguments name; returns one line on what was made."""
+    out = build(
+        Path(arguments.model),
+        Path(arguments.out),
+        dtype=arguments.dtype,
+        onnx=arguments.onnx,
+        card=Path(arguments.card or ROOT / "model_card.md"),
+        results=[Path(path) for path in arguments.results],
+        cost=Path(arguments.cost) if arguments.cost else None,
+        overwrite=arguments.overwrite,
+    )
+    size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+    return f"{out}: {size / 1e6:.1f} MB, loads without this package and scores as the source does, bit for bit"
+
+
+def build(
+    model_folder: Path,
+    out: Path,
+    *,
+    dtype: str = "float32",
+    onnx: bool = False,
+    card: Path = ROOT / "model_card.md",
+    results: list[Path] | None = None,
+    cost: Path | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Build a Hub repository in one step: it is there when it is whole and verified, or not at all.
+
+    Args:
+        model_folder: an IDEAL model and its processor, from `save_pretrained`.
+        out: the folder to make.
+        dtype: of the weights in the file, `"float32"` or `"float16"`; they load as float32 either way.
+        onnx: export the backbone too.
+        card: the model card, into which the measured figures go.
+        results: files `results.json` of `ideal evaluate`.
+        cost: what `ideal cost --json` printed.
+        overwrite: replace what is in `out`.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype: expected one of {sorted(DTYPES)}, got {dtype!r}")
+    if out.exists() and not overwrite and (not out.is_dir() or any(out.iterdir())):
+        raise ValueError(f"{out}: expected a new or empty folder, got one with files; --overwrite replaces it")
+    sources = shipped_sources(onnx)
+    check_imports(sources)
+    model, processor = _load(model_folder)
+    _round(model, DTYPES[dtype])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name:
+        made = Path(name, "repository")
+        _save(model, processor, made, DTYPES[dtype])
+        for source in sources:  # all but the ONNX backbone's are there already
+            shutil.copyfile(source, made / source.name)
+        for file in ENDPOINT:
+            shutil.copyfile(ROOT / "hub" / file, made / file)
+        if onnx:
+            from modeling_ideal.onnx_export import export_backbone
+
+            export_backbone(model, made / ONNX)
+        (made / CARD).write_text(render_card(card.read_text(), results or [], cost))
+        verify(made, model, processor)
+        record = {"version": __version__, "commit": source_commit(), "dtype": dtype, "sha256": digests(made)}
+        (made / RECORD).write_text(json.dumps(record, indent=2) + "\n")
+        if out.exists():
+            os.rename(out, Path(name, "before"))  # deleted with the temporary folder
+        os.rename(made, out)
+    return out
+
+
+def _load(folder: Path) -> tuple[IdealModel, IdealImageProcessor]:
+    model, info = IdealModel.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    if any(info.values()):
+        raise ValueError(f"{folder}: expected exactly the weights of an IDEAL model, got {info}")
+    return model, IdealImageProcessor.from_pretrained(folder)
+
+
+def _round(model: IdealModel, dtype: torch.dtype) -> None:
+    """The weights as they will be read from the file: what is verified is what is published."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(parameter.to(dtype))
+            if not parameter.isfinite().all():
+                raise ValueError(f"{name}: expected weights that fit into {dtype}, got larger ones")
+
+
+def _save(model: IdealModel, processor: IdealImageProcessor, folder: Path, dtype: torch.dtype) -> None:
+    # The pipeline's own way: code, `auto_map` and `custom_pipelines`, the weights under the names of transformers.
+    AnomalyDetectionPipeline(model=model.to(dtype), image_processor=processor).save_pretrained(folder)
+    model.to(torch.float32)  # exact: they were rounded before
+    path = folder / "config.json"
+    config = json.loads(path.read_text())
+    config["dtype"] = "float32"  # half precision is for the file alone: on a CPU it is slower, and the head needs more
+    config["backbone_config"].pop("_name_or_path", None)  # a folder of whoever trained it
+    path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")

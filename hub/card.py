@@ -1,0 +1,78 @@
+"""The model card: measured figures go in from files, and its metadata is checked before anything is published."""
+
+import json
+from pathlib import Path
+
+from huggingface_hub import EvalResult, ModelCard
+
+from modeling_ideal.evaluation.cost import cost_table
+from modeling_ideal.evaluation.measured import by_target, read_results
+from modeling_ideal.evaluation.tables import METRICS, SETTINGS, metrics_table
+
+RESULTS, COST = "<!-- results -->", "<!-- cost -->"
+NOT_MEASURED = "Not measured for this version."
+NAME = "IDEAL"
+TASK = "image-segmentation"  # of the Hub's tasks the nearest: a score for every pixel
+FIELDS = ("license", "library_name", "pipeline_tag", "tags", "datasets", "base_model")
+
+
+def render_card(template: str, results: list[Path], cost: Path | None) -> str:
+    """The card with the results and the cost in their places, and the results as `model-index` in its metadata."""
+    for place in (RESULTS, COST):
+        if template.count(place) != 1:
+            raise ValueError(f"model card: expected the line {place} once, got {template.count(place)}")
+    contents = [read_results(path) for path in results]
+    card = ModelCard(template)
+    if found := evaluation_results(contents):
+        card.data["model_name"], card.data["eval_results"] = NAME, found
+    text = str(card).replace(RESULTS, results_tables(contents))
+    text = text.replace(COST, cost_table(json.loads(cost.read_text())) if cost else NOT_MEASURED)
+    check_card(text)
+    return text
+
+
+def evaluation_results(contents: list[dict]) -> list[EvalResult]:
+    """Every mean of the model itself in the contents of results files, as the Hub's leaderboards read it."""
+    return [
+        EvalResult(
+            task_type=TASK,
+            task_name="few-shot anomaly detection",
+            dataset_type=content["target"],
+            dataset_name=content["target"],
+            dataset_config=f"{setup}, {setting}",
+            dataset_split="test",
+            metric_type=metric,
+            metric_name=METRICS[metric],
+            metric_value=round(value, 2),
+        )
+        for content in contents
+        for setup, settings in content.get("setups", {}).items()
+        for setting, figures in settings.items()
+        for metric, value in figures["mean"].items()
+        if value is not None
+    ]
+
+
+def results_tables(contents: list[dict]) -> str:
+    """All metrics on every target, as Markdown."""
+    parts = [
+        f"{target.name}, {setting.capitalize()}:\n\n{metrics_table(target, setting)}"
+        for target in (by_target(contents) if contents else [])
+        for setting in SETTINGS
+        if target.setups(setting)
+    ]
+    return "\n\n".join(parts) or NOT_MEASURED
+
+
+def check_card(text: str) -> None:
+    """Refuse a card whose metadata the Hub would not understand; the Hub itself looks again at the upload."""
+    # Also refuses broken YAML and a `model-index` without its fields, where it would otherwise only warn.
+    data = ModelCard(text, ignore_metadata_errors=False).data
+    missing = [name for name in FIELDS if not data.get(name)]
+    if missing:
+        raise ValueError(f"model card: expected metadata {list(FIELDS)}, got none for {missing}")
+    expected = {"library_name": "transformers", "pipeline_tag": TASK}
+    if found := {name: data[name] for name in expected if data[name] != expected[name]}:
+        raise ValueError(f"model card: expected {expected}, got {found}")
+    if "anomaly-detection" not in data["tags"]:
+        raise ValueError(f"model card: expected the tag anomaly-detection, got {data['tags']}")

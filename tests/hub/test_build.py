@@ -1,0 +1,158 @@
+"""`ideal build`: a folder with all that the Hub needs, verified, whole or not there."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel
+
+from hub import build, files, fresh_load, verify
+from hub.files import ROOT, check_imports, digests, shipped_sources
+from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealModel
+from modeling_ideal.cli import main
+
+from ..conftest import COMMIT, random_images, tiny_model
+
+PACKAGE_ONLY = {"__init__", "__main__", "version"}
+
+
+@pytest.fixture
+def unverified(monkeypatch):
+    """Without the fresh process, where a test is about something else."""
+    monkeypatch.setattr(build, "verify", lambda *_: None)
+
+
+def test_the_folder_is_complete_and_its_code_is_the_source_byte_for_byte(repository):
+    sources = shipped_sources()
+    assert {path.name for path in repository.iterdir()} == files.REQUIRED | {path.name for path in sources}
+    for source in [*sources, ROOT / "hub" / "handler.py", ROOT / "hub" / "requirements.txt"]:
+        assert (repository / source.name).read_bytes() == source.read_bytes()
+    record = json.loads((repository / "build.json").read_text())
+    assert record["commit"] == COMMIT
+    assert record["sha256"] == digests(repository)
+
+
+def test_the_rule_finds_what_the_entry_files_import():
+    names = {path.stem for path in shipped_sources()}
+    assert {"configuration_ideal", "image_processing_ideal", "modeling_ideal", "pipeline_ideal", "losses"} <= names
+    assert not names & {*PACKAGE_ONLY, "cli", "cli_hub", "onnx_backbone", "onnx_export"}
+    assert {path.stem for path in shipped_sources(onnx=True)} == names | {"onnx_backbone"}
+
+
+def test_half_precision_is_in_the_file_alone(repository):
+    assert {tensor.dtype for tensor in load_file(repository / "model.safetensors").values()} == {torch.float16}
+    model = AutoModel.from_pretrained(repository)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    rounded = tiny_model().half().float()
+    query, normal = random_images(2), random_images(1, seed=1)
+    assert torch.equal(model(query, normal).scores, rounded(query, normal).scores)
+
+
+def test_transformers_finds_our_classes(repository):
+    config = json.loads((repository / "config.json").read_text())
+    assert config["auto_map"] == {
+        "AutoConfig": "configuration_ideal.IdealConfig",
+        "AutoModel": "modeling_ideal.IdealModel",
+    }
+    pipelines = {"impl": "pipeline_ideal.AnomalyDetectionPipeline", "pt": ["AutoModel"], "type": "image"}
+    assert config["custom_pipelines"] == {"anomaly-detection": pipelines}
+    processor = json.loads((repository / "preprocessor_config.json").read_text())
+    assert processor["auto_map"] == {"AutoImageProcessor": "image_processing_ideal.IdealImageProcessor"}
+
+
+def test_nobody_learns_where_the_model_was_trained(tmp_path, unverified):
+    model = tiny_model()
+    model.config.backbone_config._name_or_path = "private/folder"
+    model.save_pretrained(tmp_path / "trained")
+    IdealImageProcessor(size=32, patch_size=4).save_pretrained(tmp_path / "trained")
+    built = build.build(tmp_path / "trained", tmp_path / "built")
+    for path in built.iterdir():
+        assert b"private/folder" not in path.read_bytes(), path.name
+        assert str(tmp_path).encode() not in path.read_bytes(), path.name
+
+
+@pytest.mark.parametrize("way", ["model", "pipeline by task"])
+def test_what_scores_otherwise_than_the_source_is_not_built(tiny_folder, tmp_path, monkeypatch, way):
+    def changed(folder, pictures):
+        model, processor = IdealModel.from_pretrained(folder), IdealImageProcessor.from_pretrained(folder)
+        pipe = AnomalyDetectionPipeline(model=model, image_processor=processor)
+        scores = {
+            "model": fresh_load.model_scores(model, processor, pictures),
+            "pipeline by task": fresh_load.pipeline_scores(pipe, pictures),
+        }
+        scores[way][-1] = np.nextafter(np.float32(scores[way][-1]), np.float32(1)).item()
+        return scores
+
+    monkeypatch.setattr(verify, "_in_a_fresh_process", changed)
+    with pytest.raises(ValueError, match=f"expected the scores of the source, got others through {way}"):
+        build.build(tiny_folder, tmp_path / "built")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_does_not_load_is_named(tiny_folder, tmp_path, monkeypatch):
+    (tmp_path / "load.py").write_text("from .scoring import nothing")
+    monkeypatch.setattr(fresh_load, "__file__", str(tmp_path / "load.py"))
+    with pytest.raises(ValueError, match=r"expected to load in a fresh process, got(.|\n)*ImportError"):
+        build.build(tiny_folder, tmp_path / "built")
+    assert not (tmp_path / "built").exists()
+
+
+def test_files_are_not_overwritten_unless_asked(tiny_folder, tmp_path, unverified):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match="expected a new or empty folder, got one with files; --overwrite"):
+        build.build(tiny_folder, out)
+    assert (out / "notes.txt").exists()
+    build.build(tiny_folder, out, overwrite=True)
+    assert not (out / "notes.txt").exists()
+    assert (out / "model.safetensors").exists()
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_weights_that_half_precision_cannot_hold(tmp_path, unverified):
+    model = tiny_model()
+    with torch.no_grad():
+        next(model.deviation_encoder.parameters()).fill_(1e6)
+    model.save_pretrained(tmp_path / "model")
+    IdealImageProcessor(size=32, patch_size=4).save_pretrained(tmp_path / "model")
+    with pytest.raises(
+        ValueError, match=r"deviation_encoder.*expected weights that fit into torch.float16, got larger"
+    ):
+        build.build(tmp_path / "model", tmp_path / "built", dtype="float16")
+    with pytest.raises(ValueError, match=r"dtype: expected one of .*, got 'int4'"):
+        build.build(tmp_path / "model", tmp_path / "built", dtype="int4")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("import sklearn.metrics", r"tool.py: expected imports of .* alone, got \['sklearn'\]"),
+        ("def later():\n    import datasets", r"got \['datasets'\]"),
+        ("from modeling_ideal.scoring import upsample", r"got \['modeling_ideal'\]"),
+        (
+            "from . import scoring",
+            r"expected relative imports `from .name import X`, got `from . import ...` in line 1",
+        ),
+        ("from .data.atomic import write_atomically", r"got `from .data.atomic import"),
+    ],
+)
+def test_a_source_that_must_not_ship(tmp_path, line, message):
+    (tmp_path / "tool.py").write_text(f"{line}\n")
+    with pytest.raises(ValueError, match=message):
+        check_imports([tmp_path / "tool.py"])
+
+
+def test_the_sources_may_ship_and_the_requirements_are_the_packages_own():
+    check_imports(shipped_sources(onnx=True))
+    dependencies = (ROOT / "pyproject.toml").read_text().partition("dependencies = [")[2].partition("]")[0]
+    required = (ROOT / "hub" / "requirements.txt").read_text().split()
+    assert required == [line.strip(' ",') for line in dependencies.strip().splitlines()]
+
+
+def test_without_a_clone_the_command_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("modeling_ideal.cli_hub.__file__", str(tmp_path / "site-packages" / "modeling_ideal" / "x.py"))
+    assert main(["build", "--model", "a", "--out", "b"]) == 2
+    assert "`ideal build` expected a clone of the repository" in capsys.readouterr().err
