@@ -15,10 +15,11 @@ NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "discriminability_weight": (">= 0", lambda value: value >= 0),
     "orthogonality_weight": (">= 0", lambda value: value >= 0),
     "top_fraction": ("in (0, 1]", lambda value: 0 < value <= 1),
+    "patch_smoothing": (">= 0", lambda value: value >= 0),
 }
 CHOICES = {
     "residual_anchor": ("nearest", "centroid"),
-    "alignment": ("cosine", "euclidean"),
+    "alignment": ("cosine", "euclidean", "weighted"),
     "loss_form": ("single_map", "two_channel"),
 }
 
@@ -85,12 +86,14 @@ class IdealConfig(PreTrainedConfig):
         residual_anchor: what a residual is taken from: `"nearest"` normal patch (Eq. 1), or the
             softmax(cosine)-weighted `"centroid"` of the k neighbours, as the released implementation does.
         alignment: how well a deviation survives projection: `"cosine"` (Eq. 9), or 1 - ||a - b|| / 2 of the
-            unit vectors, `"euclidean"`, as the released implementation does.
+            unit vectors (`"euclidean"`, the released implementation). Beyond the paper: `"weighted"` also asks how
+            near an anomalous reference patch deviates, and counts long deviations more than tiny ones.
         loss_form: Focal, Dice and cross-entropy on the `"single_map"` of Eq. 10, or on the `"two_channel"`
             (normal, abnormal) similarities, as the released implementation does.
         discriminability_weight: weight of the first term of Eq. 7 (lambda_1).
         orthogonality_weight: weight of its second term (lambda_2).
         top_fraction: share of the highest patch scores whose mean is the image score.
+        patch_smoothing: standard deviation, in patches, of a Gaussian over the patch scores; the paper has none.
     """
 
     model_type = "ideal"
@@ -111,6 +114,7 @@ class IdealConfig(PreTrainedConfig):
     discriminability_weight: float | int = 1.0
     orthogonality_weight: float | int = 0.8
     top_fraction: float | int = 0.01
+    patch_smoothing: float | int = 0.0
 
     def __post_init__(self, **kwargs: Any) -> None:
         unknown = sorted(set(kwargs) - TRANSFORMERS_NAMES)

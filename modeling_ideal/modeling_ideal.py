@@ -19,10 +19,18 @@ from .configuration_ideal import IdealConfig
 from .input_checks import check_counts, check_images, check_references, check_targets
 from .intrinsic_deviation_encoder import IntrinsicDeviationEncoder
 from .losses import query_losses, reference_losses, total_loss
-from .normal_variation_eraser import Deviations, erase_normal_variation, nearest_normals, unit
+from .normal_variation_eraser import Deviations, erase_normal_variation, nearest_cosine, unit
 from .outputs import IdealOutput
 from .references import IdealReferences, model_fingerprint
-from .scoring import deviation_alignment, image_scores, patch_scores, projection_cosine, upsample
+from .scoring import (
+    deviation_alignment,
+    image_scores,
+    patch_scores,
+    projection_cosine,
+    smooth_patches,
+    upsample,
+    weighted_alignment,
+)
 
 IMAGES_AT_ONCE = 4  # references through the backbone, so that memory does not grow with their number
 
@@ -217,10 +225,16 @@ class IdealModel(PreTrainedModel):
                 vectors = vectors.expand(len(query), -1, -1)  # (B, M, C)
                 denoised = torch.stack([part.denoised for part in deviations])  # (B, N, C)
                 cosine = projection_cosine(denoised, vectors, patches)
-                alignment = deviation_alignment(cosine, self.config.alignment)
+                if self.config.alignment == "weighted":
+                    known = [unit(_pick(references.abnormal_deviations, index)) for index in range(len(query))]
+                    matched = [nearest_cosine(*pair) for pair in zip(denoised, known, strict=True)]
+                    alignment = weighted_alignment(cosine, torch.stack(matched), denoised, patches)
+                else:
+                    alignment = deviation_alignment(cosine, self.config.alignment)
                 if self.config.loss_form == "two_channel":
                     similarities = torch.stack([(1 + nearest) / 2, alignment], 1).unflatten(2, query.shape[1:3])
             scores = patch_scores(nearest, alignment).unflatten(1, query.shape[1:3])  # (B, h, w)
+            scores = smooth_patches(scores, self.config.patch_smoothing)
             image = image_scores(scores, self.config.top_fraction)  # (B,)
             maps = upsample(scores, size)  # (B, H, W)
             losses, loss = None, None
@@ -273,7 +287,7 @@ class IdealModel(PreTrainedModel):
         """The Normal Variation Eraser with this model's settings; normal matching alone needs no denoising."""
         if denoise:
             return erase_normal_variation(patches, normals, directions, *self.config.eraser)
-        return Deviations(patches, patches, nearest_normals(unit(patches), directions, 1)[0][:, 0])
+        return Deviations(patches, patches, nearest_cosine(patches, directions))
 
     def _full_precision(self) -> torch.autocast:
         """Everything after the backbone runs in float32: it is cheap, and eigenvectors need the digits."""

@@ -91,6 +91,11 @@ def nearest_normals(directions: Tensor, normal_directions: Tensor, num_neighbors
     return torch.cat(cosines).clamp_(-1, 1), torch.cat(neighbors)
 
 
+def nearest_cosine(vectors: Tensor, directions: Tensor) -> Tensor:
+    """Cosine (P,) of each vector (P, C) to the nearest of directions (Q, C) of length 1."""
+    return nearest_normals(unit(vectors), directions, 1)[0][:, 0]
+
+
 def top_similarities(similarities: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The `count` largest of each row (P, Q) and where they are, largest first.
 

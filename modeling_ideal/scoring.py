@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .image_processing_ideal import gaussian_smoothing
+
 # A deviation this small against its feature (squared lengths) is rounding, and its direction means nothing.
 NEGLIGIBLE_DEVIATION = 1e-8
 
@@ -51,6 +53,25 @@ def deviation_alignment(cosine: Tensor, alignment: str) -> Tensor:
     return 1 - cosine_distance(cosine)
 
 
+def weighted_alignment(cosine: Tensor, known_cosine: Tensor, deviations: Tensor, features: Tensor) -> Tensor:
+    """How much of a deviation survives projection, weighed by how long it is, in [0, 1].
+
+    Differs from the paper: the deviation of a normal patch is tiny and may point anywhere, so alignment counts in
+    proportion to the deviation's share of its feature; and a deviation that a reference shows itself counts beside
+    one that the projection keeps. Held-out source categories chose it (docs/choices.md).
+
+    Args:
+        cosine: (B, N) of each deviation and its projection.
+        known_cosine: (B, N) of each deviation and the nearest one of an anomalous reference patch.
+        deviations: (B, N, C) denoised deviations.
+        features: (B, N, C) the patches they belong to.
+    """
+    lengths = torch.linalg.vector_norm(deviations, dim=-1)
+    sizes = torch.linalg.vector_norm(features, dim=-1)
+    share = (lengths / sizes.clamp_min(torch.finfo(sizes.dtype).tiny)).clamp(max=1)
+    return share * (cosine + known_cosine.clamp_min(0)) / 2
+
+
 def patch_scores(nearest_cosine: Tensor, alignment: Tensor | None) -> Tensor:
     """Patch scores A in [0, 1] (Eq. 9), any shape. Without abnormal references: normal matching alone."""
     matching = cosine_distance(nearest_cosine)
@@ -66,6 +87,11 @@ def highest_patches(scores: Tensor, top_fraction: float) -> Tensor:
     """Which patches have the highest scores (B, h, w), at least one of each image: (B, n), highest first."""
     flat = scores.flatten(1)
     return flat.topk(max(1, int(flat.shape[1] * top_fraction)), dim=1).indices
+
+
+def smooth_patches(scores: Tensor, sigma: float) -> Tensor:
+    """Patch scores (B, h, w) under a Gaussian of `sigma` patches; as they are for 0."""
+    return gaussian_smoothing(scores, sigma) if sigma else scores
 
 
 def upsample(maps: Tensor, size: tuple[int, int]) -> Tensor:

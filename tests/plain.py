@@ -112,6 +112,34 @@ def patch_score(target, denoised, nearest, vectors, alignment="cosine"):
     return (aligned + cosine_distance(target, nearest)) / 2
 
 
+def weighted_patch_score(target, denoised, nearest, vectors, known):
+    """The alignment of one patch weighed by its deviation's length; `known` are the references' deviations."""
+    projection = np.zeros_like(denoised)
+    for vector in vectors:
+        projection += (denoised @ vector) / (vector @ vector) * vector
+    matched = max(0.0, *(cosine(denoised, deviation) for deviation in known))
+    share = min(1.0, np.linalg.norm(denoised) / np.linalg.norm(target))
+    return (share * (cosine(denoised, projection) + matched) / 2 + cosine_distance(target, nearest)) / 2
+
+
+def smooth(scores, sigma):
+    """Gaussian over a grid (h, w), out to four standard deviations, the border repeated."""
+    height, width = scores.shape
+    reach = int(4 * sigma + 0.5)
+    result = np.zeros_like(scores)
+    for row in range(height):
+        for column in range(width):
+            total = weight = 0.0
+            for down in range(-reach, reach + 1):
+                for across in range(-reach, reach + 1):
+                    share = math.exp(-0.5 * (down**2 + across**2) / sigma**2)
+                    place = min(max(row + down, 0), height - 1), min(max(column + across, 0), width - 1)
+                    total += share * scores[place]
+                    weight += share
+            result[row, column] = total / weight
+    return result
+
+
 def image_score(scores, fraction):
     count = max(1, int(len(scores) * fraction))
     return float(np.mean(sorted(scores)[-count:]))

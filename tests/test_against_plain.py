@@ -33,21 +33,18 @@ def expected_output(model, query, normal, abnormal, masks):
     deviations = [plain.denoise(patch, normals, *settings)[1] for patch in patches[marked]]
     weights = {name: value.double().numpy() for name, value in model.deviation_encoder.state_dict().items()}
     vectors = plain.deviation_vectors(weights, patches[marked], places, deviations, config.num_attention_heads)
-    scores = np.array(
-        [
-            [
-                plain.patch_score(
-                    patch,
-                    plain.denoise(patch, normals, *settings)[1],
-                    plain.neighbors_of(patch, normals, 1)[0][0],
-                    vectors,
-                    config.alignment,
-                )
-                for patch in image.reshape(-1, channels)
-            ]
-            for image in features
-        ]
-    )
+
+    def score(patch):
+        denoised = plain.denoise(patch, normals, *settings)[1]
+        nearest = plain.neighbors_of(patch, normals, 1)[0][0]
+        if config.alignment == "weighted":
+            return plain.weighted_patch_score(patch, denoised, nearest, vectors, deviations)
+        return plain.patch_score(patch, denoised, nearest, vectors, config.alignment)
+
+    scores = np.array([[score(patch) for patch in image.reshape(-1, channels)] for image in features])
+    if config.patch_smoothing:
+        grids = (plain.smooth(image.reshape(grid), config.patch_smoothing) for image in scores)
+        scores = np.array([image.ravel() for image in grids])
     images = [plain.image_score(image, config.top_fraction) for image in scores]
     return scores, images, vectors, deviations
 
@@ -56,7 +53,7 @@ SIZES = {"square": (6, 6), "wide": (3, 7), "single": (1, 1)}
 
 
 @pytest.mark.parametrize("anchor", ["nearest", "centroid"])
-@pytest.mark.parametrize("alignment", ["cosine", "euclidean"])
+@pytest.mark.parametrize("alignment", ["cosine", "euclidean", "weighted"])
 @pytest.mark.parametrize(
     ("grid", "num_normal", "num_abnormal"), [("square", 1, 1), ("wide", 2, 3), ("single", 8, 4), ("square", 8, 4)]
 )
@@ -89,6 +86,17 @@ def test_scores_and_losses_follow_the_equations(anchor, alignment, grid, num_nor
         assert out.losses[name].item() == pytest.approx(value, abs=TOLERANCE), name
     total = sum(expected.values()) - 0.2 * expected["orthogonality"]  # weights 1 and 0.8
     assert out.loss.item() == pytest.approx(total, abs=TOLERANCE)
+
+
+def test_smoothed_patch_scores_follow_a_plain_gaussian():
+    model = tiny_model(patch_smoothing=0.7, alignment="weighted")
+    size = (6 * PATCH, 4 * PATCH)
+    pictures = [random_images(count, seed=seed, size=size) for seed, count in enumerate((2, 2, 1))]
+    masks = random_masks(1, size=size)
+    out = model(*pictures, masks)
+    scores, images, *_ = expected_output(model, *pictures, masks)
+    np.testing.assert_allclose(out.patch_scores.flatten(1).detach(), scores, atol=TOLERANCE)
+    np.testing.assert_allclose(out.scores.detach(), images, atol=TOLERANCE)
 
 
 def test_a_constant_image_follows_the_equations():

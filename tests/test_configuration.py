@@ -26,6 +26,7 @@ DEFAULTS = {
     "discriminability_weight": 1.0,
     "orthogonality_weight": 0.8,
     "top_fraction": 0.01,
+    "patch_smoothing": 0.0,
 }
 
 
@@ -65,7 +66,8 @@ BAD_VALUES = [
     ({"image_size": 450}, r"image_size: expected a multiple of the backbone's patch size \(14, 14\), got 450"),
     ({"image_size": 0}, r"image_size: expected an integer >= 1, got 0"),
     ({"residual_anchor": "mean"}, r"residual_anchor: expected one of \('nearest', 'centroid'\), got 'mean'"),
-    ({"alignment": "dot"}, r"alignment: expected one of \('cosine', 'euclidean'\), got 'dot'"),
+    ({"alignment": "dot"}, r"alignment: expected one of \('cosine', 'euclidean', 'weighted'\), got 'dot'"),
+    ({"patch_smoothing": -1}, r"patch_smoothing: expected a number >= 0, got -1"),
     ({"loss_form": "three"}, r"loss_form: expected one of \('single_map', 'two_channel'\), got 'three'"),
     ({"neighbors": 3}, r"expected fields among \['alignment', .* got unknown \['neighbors'\]"),
     ({"backbone": "facebook/dinov2-small"}, r"got unknown \['backbone'\]"),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..anomalous_patches import Erase, select_anomalous_patches
-from ..normal_variation_eraser import Deviations, erase_normal_variation, nearest_normals, unit
+from ..normal_variation_eraser import Deviations, erase_normal_variation, nearest_cosine, unit
 from ..scoring import cosine_distance
 
 EXPLAINED_VARIANCE = 0.99  # SubspaceAD keeps the directions that explain this share
@@ -124,12 +124,12 @@ def normal_matching(query: Query) -> Tensor:
 
 def rotated_normal_matching(query: Query) -> Tensor:
     """The same with eight rotations of every normal reference (AnomalyDINO)."""
-    return cosine_distance(_nearest_cosine(query.patches, query.context.rotated_directions))
+    return cosine_distance(nearest_cosine(query.patches, query.context.rotated_directions))
 
 
 def abnormal_matching(query: Query) -> Tensor:
     """Similarity to the nearest anomalous patch."""
-    return 1 - cosine_distance(_nearest_cosine(query.patches, unit(query.context.anomalous)))
+    return 1 - cosine_distance(nearest_cosine(query.patches, unit(query.context.anomalous)))
 
 
 def both_matching(query: Query) -> Tensor:
@@ -204,12 +204,8 @@ def coreset(features: Tensor) -> Tensor:
 
 
 def _alignment(deviations: Tensor, known: Tensor) -> Tensor:
-    return 1 - cosine_distance(_nearest_cosine(deviations, unit(known)))
+    return 1 - cosine_distance(nearest_cosine(deviations, unit(known)))
 
 
 def _relative_length(vectors: Tensor, patches: Tensor) -> Tensor:
     return vectors.norm(dim=-1) / patches.norm(dim=-1).clamp_min(torch.finfo(patches.dtype).tiny)
-
-
-def _nearest_cosine(vectors: Tensor, directions: Tensor) -> Tensor:
-    return nearest_normals(unit(vectors), directions, 1)[0][:, 0]

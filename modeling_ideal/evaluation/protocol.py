@@ -90,6 +90,11 @@ class Evaluation:
                 raise ValueError(f"expected a new name for another model, got {name!r}, which is a method already")
             if BackboneEncoder(other, self.processor).fingerprint != self.encoder.fingerprint:
                 raise ValueError(f"{name}: expected a model on the backbone and stage of the first, got another")
+            if other.config.patch_smoothing != self.model.config.patch_smoothing:
+                raise ValueError(
+                    f"{name}: expected the first model's patch_smoothing {self.model.config.patch_smoothing}, "
+                    f"got {other.config.patch_smoothing}"
+                )
 
     @property
     def _heads(self) -> dict[str, IdealModel]:
@@ -172,7 +177,7 @@ class Evaluation:
         config = self.model.config
         models = {name: [head.fingerprint, head.config.alignment] for name, head in self._heads.items()}
         everything = [FORMAT, sorted(self.methods), sorted(self.settings), self.smoothing, asdict(references)]
-        everything += [self.encoder.fingerprint, config.top_fraction, config.eraser, models]
+        everything += [self.encoder.fingerprint, config.top_fraction, config.patch_smoothing, config.eraser, models]
         return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def _results(self, sets: Sequence[ReferenceSet]) -> dict[str, Any]:

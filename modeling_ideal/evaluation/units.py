@@ -13,7 +13,7 @@ from ..image_processing_ideal import gaussian_smoothing
 from ..metrics import image_metrics, pixel_metrics, released_pro
 from ..modeling_ideal import IdealModel
 from ..references import IdealReferences
-from ..scoring import image_scores, upsample
+from ..scoring import image_scores, smooth_patches, upsample
 from .methods import METHODS, Context, Query
 
 IDEAL = "ideal"  # the method that is the model itself
@@ -139,7 +139,11 @@ def query_scores(bench: Workbench, context: Context, queries: Sequence[int]) -> 
                 scores[name].append(output.patch_scores[0])
             else:
                 scores[name].append(METHODS[name](query).view(features.shape[1:3]))
-    return {name: torch.stack(parts) for name, parts in scores.items()}
+    smoothing = bench.model.config.patch_smoothing  # the same for all, whether a method brings it along or not
+    return {
+        name: torch.stack(parts) if name in encoded else smooth_patches(torch.stack(parts), smoothing)
+        for name, parts in scores.items()
+    }
 
 
 def anomaly_maps(bench: Workbench, scores: Tensor, size: tuple[int, int]) -> Tensor:
