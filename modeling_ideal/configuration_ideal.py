@@ -12,6 +12,7 @@ NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "erase_strength": ("in [0, 1]", lambda value: 0 <= value <= 1),
     "attention_dropout": ("in [0, 1)", lambda value: 0 <= value < 1),
     "mlp_ratio": ("> 0", lambda value: value > 0),
+    "image_weight": (">= 0", lambda value: value >= 0),
     "discriminability_weight": (">= 0", lambda value: value >= 0),
     "orthogonality_weight": (">= 0", lambda value: value >= 0),
     "top_fraction": ("in (0, 1]", lambda value: 0 < value <= 1),
@@ -90,6 +91,7 @@ class IdealConfig(PreTrainedConfig):
             near an anomalous reference patch deviates, and counts long deviations more than tiny ones.
         loss_form: Focal, Dice and cross-entropy on the `"single_map"` of Eq. 10, or on the `"two_channel"`
             (normal, abnormal) similarities, as the released implementation does.
+        image_weight: of the image loss (Eq. 10).
         discriminability_weight: weight of the first term of Eq. 7 (lambda_1).
         orthogonality_weight: weight of its second term (lambda_2).
         top_fraction: share of the highest patch scores whose mean is the image score.
@@ -111,6 +113,7 @@ class IdealConfig(PreTrainedConfig):
     residual_anchor: str = "nearest"
     alignment: str = "cosine"
     loss_form: str = "single_map"
+    image_weight: float | int = 1.0
     discriminability_weight: float | int = 1.0
     orthogonality_weight: float | int = 0.8
     top_fraction: float | int = 0.01
@@ -150,8 +153,12 @@ class IdealConfig(PreTrainedConfig):
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """Weights of the parts of the loss that have one (Eq. 7)."""
-        return {"discriminability": self.discriminability_weight, "orthogonality": self.orthogonality_weight}
+        """Weights of the parts of the loss that have one (Eq. 7, 10)."""
+        return {
+            "image": self.image_weight,
+            "discriminability": self.discriminability_weight,
+            "orthogonality": self.orthogonality_weight,
+        }
 
     def _backbone(self) -> Any:
         return self.backbone_config  # a config object since __post_init__, whatever was given

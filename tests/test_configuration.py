@@ -23,6 +23,7 @@ DEFAULTS = {
     "residual_anchor": "nearest",
     "alignment": "cosine",
     "loss_form": "single_map",
+    "image_weight": 1.0,
     "discriminability_weight": 1.0,
     "orthogonality_weight": 0.8,
     "top_fraction": 0.01,

@@ -1,0 +1,144 @@
+"""Sweeps over the method's settings (appendix E, F): train with each value, measure on held-out source categories.
+
+    python -m modeling_ideal.evaluation.sweeps --source DIR --backbone NAME --held_out grid pill --out DIR
+
+A sweep changes one setting of the paper's model and nothing else. Every point is a short training run of its own
+below the output folder, so that a stopped sweep goes on where it was; then one JSON and one picture a sweep.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..data.atomic import write_atomically
+from ..training.arguments import TrainingArguments, add_arguments, read_arguments
+from ..training.train import train
+from .png import write_png
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Change = dict[str, Any]  # fields of IdealConfig, or `stage` of the backbone
+NO_DUAL: Change = {"discriminability_weight": 0, "orthogonality_weight": 0}
+
+
+def _values(name: str, *values: Any) -> dict[str, Change]:
+    return {str(value): {name: value} for value in values}
+
+
+SWEEPS: dict[str, dict[str, Change]] = {
+    "neighbours k": _values("num_neighbors", 4, 8, 12, 24),
+    "components r": _values("num_components", 1, 2, 4, 8),
+    "erase strength alpha": _values("erase_strength", 0, 0.2, 0.5, 0.8, 1),
+    "deviation vectors M": _values("num_deviation_vectors", 5, 15, 45, 90),
+    "discriminability weight lambda1": _values("discriminability_weight", 0, 0.5, 1.0, 2.0),
+    "orthogonality weight lambda2": _values("orthogonality_weight", 0, 0.4, 0.8, 1.6),
+    "loss terms": {
+        "focal, dice": {"image_weight": 0, **NO_DUAL},
+        "+ image": NO_DUAL,
+        "+ dual": {"image_weight": 0},
+        "all": {},
+    },
+    "residual anchor": _values("residual_anchor", "nearest", "centroid"),
+    "alignment": _values("alignment", "cosine", "euclidean", "weighted"),
+    "patch smoothing": _values("patch_smoothing", 0.0, 0.5, 0.7, 1.0),
+    "top fraction": _values("top_fraction", 0.001, 0.003, 0.01, 0.03),
+    "stage": _values("stage", "stage6", "stage8", "stage9", "stage10", "stage12"),
+}
+FIGURES = {"image_auroc": "image AUROC", "pixel_auroc": "pixel AUROC"}
+
+
+def run_sweeps(base: TrainingArguments, names: Sequence[str], out: Path) -> dict[str, Any]:
+    """Train and measure every point of these sweeps around `base`; writes `out / "sweeps.json"` and the pictures."""
+    unknown = sorted(set(names) - set(SWEEPS))
+    if unknown:
+        raise ValueError(f"sweeps: expected some of {list(SWEEPS)}, got {unknown}")
+    if not base.held_out:
+        raise ValueError("expected categories of the source to measure on, got no --held_out")
+    sweeps = {}
+    for name in names:
+        points = {label: _measure(base, change, out / "runs") for label, change in SWEEPS[name].items()}
+        sweeps[name] = points
+        for setup in base.setups:
+            write_png(out / f"{name.replace(' ', '_')}_{setup}.png", draw_sweep(name, setup, points), {})
+    record = {"arguments": _public(base), "sweeps": sweeps}
+    write_atomically(out / "sweeps.json", (json.dumps(record, indent=2) + "\n").encode())
+    return record
+
+
+def _measure(base: TrainingArguments, change: Change, runs: Path) -> dict[str, dict[str, float]]:
+    """`{set-up: mean figures}` over the held-out categories at the end of a run with this change."""
+    arguments = change_arguments(base, change, runs)
+    record = train(arguments)
+    return {setup: figures["mean"] for setup, figures in record["validation"][-1]["setups"].items()}
+
+
+def change_arguments(base: TrainingArguments, change: Change, runs: Path) -> TrainingArguments:
+    """The arguments of one point; points that come to the same settings share a run."""
+    change = dict(change)
+    stage = change.pop("stage", base.stage)
+    config = {**DEFAULTS, **base.config_values(), **change}
+    config = {key: value for key, value in config.items() if value != DEFAULTS.get(key)}
+    name = "-".join([stage or "last", *(f"{key}={config[key]}" for key in sorted(config))])
+    pairs = [f"{key}={json.dumps(value)}" for key, value in sorted(config.items())]
+    return replace(base, stage=stage, config=pairs, output_dir=str(runs / name))
+
+
+def _defaults() -> Mapping[str, Any]:
+    """The paper's value of every setting that a sweep changes."""
+    from ..configuration_ideal import IdealConfig
+
+    swept = {key for points in SWEEPS.values() for change in points.values() for key in change}
+    return {field.name: field.default for field in fields(IdealConfig) if field.name in swept}
+
+
+DEFAULTS = _defaults()
+
+
+def draw_sweep(name: str, setup: str, points: Mapping[str, Mapping[str, Mapping[str, float]]]) -> "Figure":
+    """Image and pixel AUROC of each point, side by side: their ranges differ."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 3.2), dpi=120, layout="constrained")
+    figure.suptitle(f"{name}, {setup}, held-out source categories", x=0.01, ha="left", fontweight="bold")
+    for axes, (key, title) in zip(figure.subplots(1, 2), FIGURES.items(), strict=True):
+        labels, values = list(points), [point[setup][key] for point in points.values()]
+        axes.plot(labels, values, marker="o")
+        for place, value in enumerate(values):
+            axes.annotate(f"{value:.1f}", (place, value), textcoords="offset points", xytext=(0, 6), ha="center")
+        axes.set(title=f"{title}, %")
+        axes.margins(0.15, 0.3)
+        axes.grid(alpha=0.3)
+    return figure
+
+
+def _public(arguments: TrainingArguments) -> dict[str, Any]:
+    """The arguments as they are kept: folders by their names, since where they lie says nothing."""
+    given = asdict(arguments)
+    for key in ("source", "output_dir", "backbone", "cache"):
+        given[key] = None if given[key] is None else Path(given[key]).name
+    return given
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The command line of this module: the arguments of a training, and which sweeps to run."""
+    parser = argparse.ArgumentParser(prog="modeling_ideal.evaluation.sweeps", description=__doc__.split("\n")[0])
+    add_arguments(parser)
+    parser.add_argument("--sweeps", nargs="+", default=list(SWEEPS), metavar="NAME", help=f"default: {list(SWEEPS)}")
+    parsed = parser.parse_args(words)
+    names = vars(parsed).pop("sweeps")
+    try:
+        arguments = read_arguments(parsed)
+        run_sweeps(arguments, names, arguments.output)
+    except (ValueError, OSError) as error:
+        print(f"sweeps: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
