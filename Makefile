@@ -4,9 +4,10 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help test check style bench clean
+.PHONY: help demo test check style bench clean
 
 help:
+	@echo "make demo    judge rendered parts with the embedded model; writes ideal-demo/index.html"
 	@echo "make test    run the tests, with branch coverage"
 	@echo "make check   lint, formatting, types, import boundaries"
 	@echo "make style   format the code and apply safe lint fixes"
@@ -17,6 +18,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --upgrade --constraint constraints.txt pip
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
+
+demo: $(READY)
+	HF_HUB_OFFLINE=1 $(BIN)/ideal demo --out ideal-demo
 
 test: $(READY)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --cov --cov-report=term

@@ -19,6 +19,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_references(commands)
     _add_detect(commands)
+    _add_demo(commands)
     _add_data(commands)
     _add_train(commands)
     _add_evaluate(commands)
@@ -93,6 +94,27 @@ def _add_model(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--model", metavar="FOLDER", help="an IDEAL model: a folder or a Hub name (default: embedded)"
     )
+
+
+def _add_demo(commands: argparse._SubParsersAction) -> None:
+    demo = commands.add_parser(
+        "demo",
+        help="see the main job done on pictures that are rendered here, with the model that comes along",
+        description="Renders a few good and defective parts, takes them as references, judges new parts, and writes "
+        "pictures, heat maps, results.json and index.html to a folder. Needs neither data nor the Hub.",
+    )
+    demo.add_argument("--out", default="ideal-demo", metavar="DIR", help="default: ideal-demo")
+    demo.add_argument("--model", metavar="FOLDER", help="a trained IDEAL model (default: the embedded one)")
+    demo.set_defaults(run=_demo)
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from .demo.command import demo
+
+    print(demo(Path(arguments.out), arguments.model))
+    return 0
 
 
 def _add_data(commands: argparse._SubParsersAction) -> None:

@@ -1,0 +1,63 @@
+"""The demo: rendered parts, verdicts on them, a folder one can open."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from modeling_ideal import IdealImageProcessor
+from modeling_ideal.cli import main
+from modeling_ideal.demo.command import QUERIES
+from modeling_ideal.demo.rendering import DEFECTS, SIZE, render_part
+
+from .conftest import tiny_model
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model")
+    tiny_model().save_pretrained(folder)
+    IdealImageProcessor(size=32, patch_size=4).save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_a_defect_changes_the_part_where_its_mask_is_and_nowhere_else(defect):
+    good, bad = render_part(3), render_part(3, defect)
+    assert good.mask is None
+    assert bad.image.size == bad.mask.size == (SIZE, SIZE)
+    mask = np.asarray(bad.mask) > 0
+    change = np.abs(np.asarray(good.image, int) - np.asarray(bad.image, int)).max(-1)
+    assert 50 < mask.sum() < 0.03 * SIZE**2
+    assert np.median(change[mask]) > 20
+    grown = np.asarray(bad.mask.resize((SIZE // 8, SIZE // 8), Image.Resampling.BOX).resize((SIZE, SIZE))) > 0
+    assert np.median(change[~grown]) <= 6
+
+
+def test_parts_differ_by_seed_and_repeat():
+    assert np.array_equal(render_part(1).image, render_part(1).image)
+    assert not np.array_equal(render_part(1).image, render_part(2).image)
+    with pytest.raises(ValueError, match="expected a defect among .*'scratch'.*, got 'crack'"):
+        render_part(0, "crack")
+
+
+def test_the_demo_writes_a_folder_one_can_open(model_folder, tmp_path, capsys):
+    out = tmp_path / "demo"
+    assert main(["demo", "--model", str(model_folder), "--out", str(out)]) == 0
+    assert f"Open {out / 'index.html'}" in capsys.readouterr().out
+    rows = json.loads((out / "results.json").read_text())
+    assert [row["truth"] for row in rows] == list(QUERIES)
+    assert all(0 <= row["score"] <= 1 and row["label"] in ("normal", "anomalous") for row in rows)
+    page = (out / "index.html").read_text()
+    pictures = {file.name for file in out.glob("*.png")}
+    assert pictures == {part.split("'")[0] for part in page.split("src='")[1:]}
+    assert main(["demo", "--model", str(model_folder), "--out", str(out)]) == 0  # its own folder it may replace
+    assert list(tmp_path.iterdir()) == [out]
+
+
+def test_the_demo_leaves_other_folders_alone(model_folder, tmp_path, capsys):
+    (tmp_path / "mine.txt").write_text("mine")
+    assert main(["demo", "--model", str(model_folder), "--out", str(tmp_path)]) == 2
+    assert "expected a new folder, or one that the demo made" in capsys.readouterr().err
+    assert (tmp_path / "mine.txt").read_text() == "mine"
