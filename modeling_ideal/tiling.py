@@ -192,9 +192,9 @@ class TiledDetector:
         for index, picture in enumerate(pictures):
             grid = self._grid(picture)
             if masks:
-                areas = np.array([tile.sum() for tile in grid.cut(masks[index])])
+                marks = list(grid.cut(masks[index]))  # views, no copies
+                areas = np.array([mark.sum() for mark in marks])
                 places = [place for place in np.argsort(-areas, kind="stable")[:DEFECT_TILES] if areas[place]]
-                marks = list(grid.cut(masks[index]))
                 marked += [self._patch_mask(marks[place]) for place in places]
             else:
                 scores = [
@@ -202,7 +202,7 @@ class TiledDetector:
                     for features in self._tile_features(grid.cut(picture))
                 ]
                 places = [int(np.argmax(scores))]
-            cuts = list(grid.cut(picture))  # views, no copies
+            cuts = list(grid.cut(picture))
             chosen += self._tile_features(cuts[place] for place in places)
         return torch.stack(chosen), torch.stack(marked)[None] if marked else None
 
