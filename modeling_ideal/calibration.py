@@ -6,7 +6,7 @@ abnormal ones; of a single one, altered copies, so that its deviation vectors do
 were made of. They still know that defect: an unknown one may score lower.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -79,7 +79,8 @@ def _encode_and_calibrate(
     finally:
         model.train(training)
     references.fingerprint = model.fingerprint
-    count = references.num_normal or references.num_abnormal
+    pictures = next(images for images in (normal_refs, abnormal_refs) if images is not None)
+    count = len(_equal_pictures(pictures))
     return references, Calibration.from_scores(normal_scores, abnormal_scores, false_alarm, count)
 
 
@@ -94,13 +95,13 @@ class _Features(NamedTuple):
         """As the model keeps it."""
         return model.encode_features(*(None if part is None else part[None] for part in self))
 
-    def without_normal(self, index: int) -> "_Features":
-        """All but one normal reference."""
-        return self._replace(normal=_drop(self.normal, index))
+    def without_normal(self, indices: Sequence[int]) -> "_Features":
+        """Some normal references left out."""
+        return self._replace(normal=_drop(self.normal, indices))
 
-    def without_abnormal(self, index: int) -> "_Features":
-        """All but one abnormal reference."""
-        return self._replace(abnormal=_drop(self.abnormal, index), marked=_drop(self.marked, index))
+    def without_abnormal(self, indices: Sequence[int]) -> "_Features":
+        """Some abnormal references left out."""
+        return self._replace(abnormal=_drop(self.abnormal, indices), marked=_drop(self.marked, indices))
 
 
 def _score_groups(
@@ -122,8 +123,9 @@ def _score_groups(
     maps = _scores_as_new(model, abnormal_refs, known.abnormal, references, known.without_abnormal)
     if masks is None:
         return normal, [_image_score(model, scores) for scores in maps]
-    moved = altered_masks(masks, model.config.patch_size) if len(masks) == 1 else masks
-    for scores, mask in zip(maps, _patch_masks(model, moved), strict=True):
+    firsts = masks[[equal[0] for equal in _equal_pictures(abnormal_refs)]]
+    scored = firsts if len(firsts) > 1 else altered_masks(firsts, model.config.patch_size)
+    for scores, mask in zip(maps, _patch_masks(model, scored), strict=True):
         abnormal.append(_defect_score(model, scores, mask))
         if normal_refs is None and not mask.all():
             normal.append(_image_score(model, scores[~mask]))
@@ -135,7 +137,7 @@ def _scores_as_new(
     images: Tensor,
     features: Tensor,
     references: IdealReferences,
-    without: Callable[[int], _Features],
+    without: Callable[[Sequence[int]], _Features],
 ) -> list[Tensor]:
     """Patch scores (h, w) of each picture against the others, or of the altered copies of a single one.
 
@@ -144,12 +146,26 @@ def _scores_as_new(
         images: (L, 3, H, W).
         features: (L, h, w, C) of them.
         references: the whole set, with these pictures.
-        without: the set without one of them.
+        without: the set without some of them.
     """
-    if len(images) == 1:
-        copies = _features(model, altered_copies(images, model.config.patch_size))
+    distinct = _equal_pictures(images)
+    if len(distinct) == 1:
+        copies = _features(model, altered_copies(images[:1], model.config.patch_size))
         return [_patch_scores(model, copy, references) for copy in copies]
-    return [_patch_scores(model, own, without(index).encode(model)) for index, own in enumerate(features)]
+    return [_patch_scores(model, features[equal[0]], without(equal).encode(model)) for equal in distinct]
+
+
+def _equal_pictures(images: Tensor) -> list[list[int]]:
+    """Indices of the pictures (L, 3, H, W), equal ones together: one that is there twice is not new to its twin."""
+    distinct: list[list[int]] = []
+    for index, image in enumerate(images):
+        for equal in distinct:
+            if torch.equal(images[equal[0]], image):
+                equal.append(index)
+                break
+        else:
+            distinct.append([index])
+    return distinct
 
 
 def _patch_scores(model: IdealModel, features: Tensor, references: IdealReferences) -> Tensor:
@@ -179,9 +195,9 @@ def _patch_masks(model: IdealModel, masks: Tensor) -> Tensor:
     return patch_masks(masks[None].to(model.device), model.config.patch_size)[0]
 
 
-def _drop(group: Tensor | None, index: int) -> Tensor | None:
-    """Without one of its entries."""
-    return None if group is None else torch.cat([group[:index], group[index + 1 :]])
+def _drop(group: Tensor | None, indices: Sequence[int]) -> Tensor | None:
+    """Without some of its entries."""
+    return None if group is None else group[[index for index in range(len(group)) if index not in indices]]
 
 
 def _check(model: IdealModel, normal_refs: Tensor | None, abnormal_refs: Tensor | None, masks: Tensor | None) -> None:

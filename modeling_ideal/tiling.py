@@ -8,7 +8,7 @@ no patch is far from a kept one. With the default, matching a tile costs about a
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from .image_processing_ideal import IdealImageProcessor, gaussian_smoothing
 from .modeling_ideal import IMAGES_AT_ONCE, IdealModel
 from .normal_variation_eraser import nearest_normals, unit
 from .references import IdealReferences
+from .threshold import Calibration
 from .tile_grid import TileGrid
 
 DEFECT_TILES = 4  # of an abnormal reference: a small defect lies in so many overlapping tiles at most
@@ -116,6 +117,32 @@ class TiledDetector:
         anomaly_map = torch.from_numpy(merged)
         return TiledDetection(score, gaussian_smoothing(anomaly_map[None], smoothing)[0] if smoothing else anomaly_map)
 
+    def calibrate(
+        self,
+        normal: Sequence[ImageInput],
+        abnormal: Sequence[ImageInput] = (),
+        masks: Sequence[MaskInput] | None = None,
+        false_alarm: float = 0.05,
+    ) -> Calibration:
+        """A threshold for the scores of `detect`: each of two or more references is scored against the others.
+
+        Memory stays bounded, so everything is encoded again for each of them. A single abnormal picture is not scored:
+        nothing but itself would know its defect.
+        """
+        if len(normal) < 2:
+            raise ValueError(f"expected at least two normal pictures to calibrate tiles, got {len(normal)}")
+
+        def score(image: ImageInput, *references: Any) -> float:
+            return self.detect(image, self.encode_references(*references), smoothing=0).score
+
+        normal_scores = [score(image, _without(normal, index), abnormal, masks) for index, image in enumerate(normal)]
+        abnormal_scores = [
+            score(image, normal, _without(abnormal, index), None if masks is None else _without(masks, index))
+            for index, image in enumerate(abnormal)
+            if len(abnormal) > 1
+        ]
+        return Calibration.from_scores(normal_scores, abnormal_scores, false_alarm)
+
     def _encode(
         self, normal: Sequence[ImageInput], abnormal: Sequence[ImageInput], masks: Sequence[MaskInput] | None
     ) -> IdealReferences:
@@ -165,9 +192,9 @@ class TiledDetector:
         for index, picture in enumerate(pictures):
             grid = self._grid(picture)
             if masks:
-                areas = np.array([tile.sum() for tile in grid.cut(masks[index])])
+                marks = list(grid.cut(masks[index]))  # views, no copies
+                areas = np.array([mark.sum() for mark in marks])
                 places = [place for place in np.argsort(-areas, kind="stable")[:DEFECT_TILES] if areas[place]]
-                marks = list(grid.cut(masks[index]))
                 marked += [self._patch_mask(marks[place]) for place in places]
             else:
                 scores = [
@@ -175,7 +202,7 @@ class TiledDetector:
                     for features in self._tile_features(grid.cut(picture))
                 ]
                 places = [int(np.argmax(scores))]
-            cuts = list(grid.cut(picture))  # views, no copies
+            cuts = list(grid.cut(picture))
             chosen += self._tile_features(cuts[place] for place in places)
         return torch.stack(chosen), torch.stack(marked)[None] if marked else None
 
@@ -200,6 +227,11 @@ class TiledDetector:
             raise ValueError(f"masks: expected one for each of {len(abnormal)} abnormal pictures, got {len(masks)}")
         if not len(normal) and masks is None:
             raise ValueError("expected normal pictures, or masks of the abnormal ones, got neither")
+
+
+def _without(group: Sequence, index: int) -> list:
+    """All but one."""
+    return [*group[:index], *group[index + 1 :]]
 
 
 def representative_patches(patches: Tensor, known: Sequence[Tensor], count: int) -> Tensor:

@@ -64,6 +64,17 @@ def test_a_single_reference_is_scored_by_copies_of_itself(model, pictures):
     assert calibration.supported_false_alarm == 0.5
 
 
+def test_a_picture_given_twice_counts_once(model, pictures):
+    normal, abnormal, masks = pictures
+    once = calibrate(model, normal[:2], abnormal, masks)
+    twice = calibrate(model, normal[[0, 1, 0]], abnormal[[0, 1, 1]], masks[[0, 1, 1]])
+    assert len(twice.normal_scores) == len(twice.abnormal_scores) == 2
+    assert twice.supported_false_alarm == once.supported_false_alarm == pytest.approx(1 / 3)
+    assert len(calibrate(model, normal[[0, 0]]).normal_scores) == len(CHANGES)
+    alone, again = calibrate(model, normal[:2]), calibrate(model, normal[[0, 1, 0]])
+    assert again.normal_scores == pytest.approx(alone.normal_scores, abs=1e-5)  # matching alone cares for no twins
+
+
 def test_normal_references_alone(model, pictures):
     calibration = calibrate(model, pictures[0])
     assert calibration.abnormal_scores == ()

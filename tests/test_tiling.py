@@ -156,6 +156,20 @@ def test_abnormal_references_with_masks_without_and_alone(detector):
         assert detector.detect(abnormal, references).anomaly_map.shape == (100, 100)
 
 
+def test_calibrated_by_scoring_each_reference_against_the_others(detector):
+    normal = [texture(40, 40, seed) for seed in range(3)]
+    (first, one), (second, other) = (with_defect(texture(40, 40, seed), 12, 12, 10) for seed in (3, 4))
+    calibration = detector.calibrate(normal, [first, second], [one, other], false_alarm=0.3)
+    references = detector.encode_references(normal[1:], [first, second], [one, other])
+    assert calibration.normal_scores[0] == detector.detect(normal[0], references).score
+    references = detector.encode_references(normal, [second], [other])
+    assert calibration.abnormal_scores[0] == detector.detect(first, references).score
+    assert (len(calibration.normal_scores), len(calibration.abnormal_scores)) == (3, 2)
+    assert detector.calibrate(normal[:2], [first], [one]).abnormal_scores == ()
+    with pytest.raises(ValueError, match="expected at least two normal pictures to calibrate tiles, got 1"):
+        detector.calibrate(normal[:1])
+
+
 def test_representative_patches_keep_the_rare_one():
     common = torch.randn(1, 16) + 0.01 * torch.randn(60, 16)
     rare = torch.randn(1, 16)

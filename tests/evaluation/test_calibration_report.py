@@ -53,7 +53,7 @@ def test_the_table_is_what_calibrating_and_scoring_by_hand_gives(target, model_f
             abnormal_refs=[records[index]["image"] for index in episodes[0].abnormal],
             masks=[records[index]["mask"] for index in episodes[0].abnormal],
         )
-        scores = model(**inputs).scores.numpy()
+        scores = model(**inputs).scores.detach().numpy()
         del inputs["query"]
         thresholds.append(calibrate(model, **inputs, false_alarm=0.3).threshold)
         called = scores > thresholds[-1]
