@@ -41,6 +41,28 @@ def test_the_rule_finds_what_the_entry_files_import():
     assert {path.stem for path in shipped_sources(onnx=True)} == names | {"onnx_backbone"}
 
 
+def test_the_onnx_backbone_comes_with_the_code_that_runs_it(tiny_folder, tmp_path, unverified, monkeypatch):
+    def export(model, path):
+        assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+        path.write_bytes(b"graph")
+
+    monkeypatch.setattr("modeling_ideal.onnx_export.export_backbone", export)
+    arguments = [
+        "build",
+        "--model",
+        str(tiny_folder),
+        "--out",
+        str(tmp_path / "built"),
+        "--dtype",
+        "float16",
+        "--onnx",
+    ]
+    assert main(arguments) == 0
+    record = json.loads((tmp_path / "built" / "build.json").read_text())
+    assert {"backbone.onnx", "onnx_backbone.py"} <= set(record["sha256"])
+    assert "onnx_export.py" not in record["sha256"]
+
+
 def test_half_precision_is_in_the_file_alone(repository):
     assert {tensor.dtype for tensor in load_file(repository / "model.safetensors").values()} == {torch.float16}
     model = AutoModel.from_pretrained(repository)
