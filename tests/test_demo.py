@@ -38,7 +38,7 @@ def test_a_defect_changes_the_part_where_its_mask_is_and_nowhere_else(defect):
 def test_parts_differ_by_seed_and_repeat():
     assert np.array_equal(render_part(1).image, render_part(1).image)
     assert not np.array_equal(render_part(1).image, render_part(2).image)
-    with pytest.raises(ValueError, match="expected a defect among .*'scratch'.*, got 'crack'"):
+    with pytest.raises(ValueError, match=r"expected a defect among .*'scratch'.*, got 'crack'"):
         render_part(0, "crack")
 
 
