@@ -176,7 +176,8 @@ class AnomalyDetectionPipeline(Pipeline):
                 references = self.model.encode_references(**images)
             else:
                 references = encode_calibrated(self.model, **images, false_alarm=false_alarm)
-            return references if types is None else replace(references, types=list(types))
+            types = [types] if isinstance(types, str) else list(types or ())
+            return replace(references, types=types)
         if any(part is not None for part in (normal, abnormal, masks, types, false_alarm)):
             raise ValueError("expected references, or normal, abnormal, masks, types and false_alarm, got both")
         if isinstance(references, (str, os.PathLike)):
@@ -209,26 +210,29 @@ class AnomalyDetectionPipeline(Pipeline):
         self, batch: list[dict[str, Any]], references: IdealReferences, top_fraction: float | None = None
     ) -> list[dict[str, Any]]:
         """Add patch scores (h, w), score and type to each picture that was read; errors pass."""
-        config = self.model.config
         # A CPU gains nothing by a batch, and a picture alone has the same digits whatever came with it.
         at_once = 1 if self.model.device.type == "cpu" else len(batch)
+        fraction = self.model.config.top_fraction if top_fraction is None else top_fraction
         for size in sorted({item["seen"] for item in batch if "error" not in item}):
             same_size = [item for item in batch if item.get("seen") == size]
             for start in range(0, len(same_size), at_once):
-                items = same_size[start : start + at_once]
-                query = torch.stack([item.pop("query") for item in items])  # (b, 3, H, W)
-                check_images("query", query, (4,), config.patch_size, config.num_channels)
-                features = self.model.extract_features(query)  # (b, h, w, C)
-                scores = self.model.score_features(features, references, size).patch_scores  # (b, h, w)
-                for item, patches, patch_scores in zip(items, features, scores, strict=True):
-                    counts = item.get("counts", torch.ones_like(patch_scores, dtype=torch.bool))
-                    fraction = config.top_fraction if top_fraction is None else top_fraction
-                    item["patch_scores"] = patch_scores
-                    item["score"] = image_scores(patch_scores[counts][None], fraction)
-                    if references.types:
-                        highest = highest_patches(patch_scores[counts][None], fraction)[0]
-                        item["type"] = self._type(patches[counts][highest], references)
+                self._score(same_size[start : start + at_once], size, references, fraction)
         return batch
+
+    def _score(
+        self, items: list[dict[str, Any]], size: tuple[int, int], references: IdealReferences, fraction: float
+    ) -> None:
+        """As `_forward`, for pictures of one size."""
+        query = torch.stack([item.pop("query") for item in items])  # (b, 3, H, W)
+        check_images("query", query, (4,), self.model.config.patch_size, self.model.config.num_channels)
+        features = self.model.extract_features(query)  # (b, h, w, C)
+        scores = self.model.score_features(features, references, size).patch_scores  # (b, h, w)
+        for item, patches, patch_scores in zip(items, features, scores, strict=True):
+            counts = item.get("counts", torch.ones_like(patch_scores, dtype=torch.bool))
+            counted = patch_scores[counts][None]  # (1, n)
+            item |= {"patch_scores": patch_scores, "score": image_scores(counted, fraction)}
+            if references.types:
+                item["type"] = self._type(patches[counts][highest_patches(counted, fraction)[0]], references)
 
     def _type(self, patches: Tensor, references: IdealReferences) -> str:
         """The type that patches (P, C) are nearest to."""
