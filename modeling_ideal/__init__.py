@@ -10,6 +10,7 @@ from .outputs import IdealOutput
 from .pipeline_ideal import AnomalyDetectionPipeline
 from .references import IdealReferences
 from .threshold import Calibration
+from .tiling import TiledDetector
 from .version import __version__
 
 # With the package installed, the Auto classes know IDEAL without trust_remote_code.
@@ -29,6 +30,7 @@ __all__ = [
     "IdealModel",
     "IdealOutput",
     "IdealReferences",
+    "TiledDetector",
     "__version__",
     "calibrate",
     "encode_calibrated",

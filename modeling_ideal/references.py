@@ -38,6 +38,7 @@ class IdealReferences:
         types: the name of the defect on each abnormal reference; or none.
         fingerprint: of the model that encoded them; empty while they stay inside one call.
         calibration: the threshold that they support, if it was asked for.
+        tile_size: height and width of the tiles they were cut into; None where whole pictures were encoded.
     """
 
     normal_features: list[Tensor]
@@ -50,6 +51,7 @@ class IdealReferences:
     types: list[str] = field(default_factory=list)
     fingerprint: str = ""
     calibration: Calibration | None = None
+    tile_size: tuple[int, int] | None = None
     normal_directions: list[Tensor] = field(init=False, repr=False)  # R tensors (Q_r, C) at length 1
 
     def __post_init__(self) -> None:
@@ -100,6 +102,7 @@ class IdealReferences:
             "types": self.types,
             "fingerprint": self.fingerprint,
             "calibration": None if self.calibration is None else self.calibration.to_dict(),
+            "tile_size": self.tile_size,
         }
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
@@ -128,13 +131,14 @@ class IdealReferences:
             )
         header = json.loads(metadata["header"])
         sets = range(header.pop("num_sets"))
-        calibration = header.pop("calibration", None)  # older files have none
+        calibration, tile_size = header.pop("calibration", None), header.pop("tile_size", None)  # new fields
         groups: dict[str, Any] = {
             name: [tensors[f"{name}.{index}"] for index in sets] for name in SET_TENSORS if f"{name}.0" in tensors
         }
         return cls(
             deviation_vectors=tensors.get("deviation_vectors"),
             calibration=None if calibration is None else Calibration.from_dict(calibration),
+            tile_size=None if tile_size is None else (tile_size[0], tile_size[1]),
             **groups,
             **header,
         )

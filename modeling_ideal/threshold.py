@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, fields
 from statistics import NormalDist, fmean, stdev
 from typing import Any
 
+COPY_SPREAD = 4.0  # parts differ by so much more than copies of one part do, as seen on the source data set (MVTec AD)
 MINIMUM_SPREAD = 0.005  # a few references may agree by chance, or be the same picture twice
 CERTAINTY = 0.95  # what `probability` says at the mean of the abnormal references; 1 - this at that of the normal ones
 
@@ -50,7 +51,7 @@ class Calibration:
             normal_scores: at least one.
             abnormal_scores: of known defects.
             false_alarm: above 0 and below 0.5.
-            num_normal: normal references behind the scores, where several scores come from copies of one.
+            num_normal: normal references behind the scores; fewer than scores where these are of copies.
         """
         normal, abnormal = (tuple(float(score) for score in scores) for scores in (normal_scores, abnormal_scores))
         if not normal:
@@ -83,6 +84,12 @@ class Calibration:
             )
         return cls(threshold, false_alarm, supported, normal, abnormal, "; ".join(warnings) or None)
 
+    @property
+    def overlap(self) -> bool:
+        """Whether some abnormal reference scores no higher than a normal one or the threshold."""
+        limit = max(self.threshold, *self.normal_scores)
+        return any(score <= limit for score in self.abnormal_scores)
+
     def probability(self, score: float) -> float:
         """How sure that an image with this score is anomalous: a monotone scale of the score, not a frequency.
 
@@ -113,9 +120,10 @@ class Calibration:
 
 
 def upper_limit(scores: Sequence[float], share: float, count: int) -> float:
-    """What a new score exceeds with this probability, if scores are normally distributed.
+    """What the score of a new part exceeds with probability `share`, if scores are normally distributed.
 
-    The factor sqrt(1 + 1 / count) is for the mean, which is uncertain too.
+    The factor sqrt(1 + 1 / count) is for the mean of `count` parts, which is uncertain too.
     """
-    spread = max(stdev(scores) if len(scores) > 1 else 0.0, MINIMUM_SPREAD)
+    spread = stdev(scores) if len(scores) > 1 else 0.0
+    spread = max(COPY_SPREAD * spread if count < len(scores) else spread, MINIMUM_SPREAD)
     return fmean(scores) + NormalDist().inv_cdf(1 - share) * spread * math.sqrt(1 + 1 / count)
