@@ -1,8 +1,6 @@
 """The pipeline "anomaly-detection": is this part bad, how sure, where, and of which type."""
 
-import os
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,15 +10,17 @@ from torch import Tensor
 from transformers import AutoModel, Pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from .calibration import encode_calibrated
 from .defect_types import nearest_type
 from .ignored_regions import counting_map, counting_scores, read_ignored
 from .image_inputs import ImageInput, MaskInput, load_image
+from .image_processing_ideal import gaussian_smoothing
 from .input_checks import check_images, check_number
 from .outputs import IdealOutput
 from .picture_stream import is_many, read_batches
+from .reference_inputs import ReferenceInputs
 from .references import IdealReferences
 from .scoring import highest_patches, image_scores, upsample
+from .tiling import TiledDetector
 from .verdict import make_verdict
 
 TASK = "anomaly-detection"
@@ -63,7 +63,9 @@ class AnomalyDetectionPipeline(Pipeline):
                 itself without them.
             types: the name of the defect on each of those.
             false_alarm: find a threshold from the references: the share of good parts that may be called anomalous.
-            references: instead of the five above: a references file, or an `IdealReferences`.
+            tiling: cut large pictures into tiles of this side in pixels, or with True of the processor's size, so
+                that small defects are not resized away; without types, false_alarm, ignore_mask and top_fraction.
+            references: instead of the six above: a references file, or an `IdealReferences`.
             threshold: scores from here on are anomalous, 0..1; default: that of the references, else 0.5.
             smoothing: of the anomaly map, standard deviation in pixels of the size the model sees; default: 4.
             ignore_mask: where nothing ever counts, in every picture; any form of a mask. The map is 0 there, and
@@ -87,6 +89,10 @@ class AnomalyDetectionPipeline(Pipeline):
                 "expected references, got none: give normal=[...], abnormal=[...] or both, or references=FILE, with "
                 "the call or once to pipe.set_references(...)"
             )
+        if forward["references"].tile_size is not None:
+            if "ignore_mask" in preprocess or "top_fraction" in forward:
+                raise ValueError("references in tiles: expected neither ignore_mask nor top_fraction, got one of them")
+            preprocess["tiled"] = True
         if not is_many(inputs):
             return self.run_single(inputs, preprocess, forward, postprocess)
         num_workers = self._num_workers or 0 if num_workers is None else num_workers
@@ -94,22 +100,14 @@ class AnomalyDetectionPipeline(Pipeline):
         results = self.get_iterator(inputs, num_workers, batch_size, preprocess, forward, postprocess)
         return list(results) if isinstance(inputs, (Sequence, np.ndarray, Tensor)) else results
 
-    def set_references(
-        self,
-        references: str | os.PathLike | IdealReferences | None = None,
-        *,
-        normal: Sequence[ImageInput] | ImageInput | None = None,
-        abnormal: Sequence[ImageInput] | ImageInput | None = None,
-        masks: Sequence[MaskInput] | MaskInput | None = None,
-        types: Sequence[str] | None = None,
-        false_alarm: float | None = None,
-    ) -> IdealReferences:
+    def set_references(self, references: Any = None, **pictures: Any) -> IdealReferences:
         """Encode, or load, the references of all calls that bring none of their own; arguments as there.
 
         Returns:
             What was encoded: `pipe.set_references(normal=[...]).save("product.safetensors")`.
         """
-        self._forward_params["references"] = self._encode(references, normal, abnormal, masks, types, false_alarm)
+        inputs = ReferenceInputs(references, **pictures)
+        self._forward_params["references"] = inputs.encode(self.model, self.image_processor)
         return self._forward_params["references"]
 
     def run_single(self, inputs: Any, preprocess: dict, forward: dict, postprocess: dict) -> Result:
@@ -131,12 +129,6 @@ class AnomalyDetectionPipeline(Pipeline):
     def _sanitize_parameters(
         self,
         *,
-        references: Any = None,
-        normal: Any = None,
-        abnormal: Any = None,
-        masks: Any = None,
-        types: Any = None,
-        false_alarm: float | None = None,
         threshold: float | None = None,
         smoothing: float | None = None,
         ignore_mask: MaskInput | None = None,
@@ -144,13 +136,14 @@ class AnomalyDetectionPipeline(Pipeline):
         return_mask: bool | None = None,
         return_regions: bool | None = None,
         return_overlay: bool | None = None,
+        **references: Any,
     ) -> tuple[dict, dict, dict]:
         """What was given, checked, for `preprocess`, `_forward` and `postprocess`."""
         check_number("threshold", threshold, "in 0..1", lambda value: 0 <= value <= 1)
         check_number("smoothing", smoothing, ">= 0", lambda value: 0 <= value < float("inf"))
         check_number("top_fraction", top_fraction, "> 0, at most 1", lambda value: 0 < value <= 1)
-        sources = (references, normal, abnormal, masks, types, false_alarm)
-        encoded = None if all(source is None for source in sources) else self._encode(*sources)
+        inputs = ReferenceInputs(**references)
+        encoded = inputs.encode(self.model, self.image_processor) if inputs.given() else None
         steps = (
             {"ignore_mask": ignore_mask, "keep_picture": return_overlay},
             {"references": encoded, "top_fraction": top_fraction},
@@ -166,38 +159,23 @@ class AnomalyDetectionPipeline(Pipeline):
         )
         return preprocess, forward, postprocess
 
-    def _encode(
-        self, references: Any, normal: Any, abnormal: Any, masks: Any, types: Any, false_alarm: float | None
-    ) -> IdealReferences:
-        """References from whatever was given, for the model's device."""
-        if references is None:
-            images = self.image_processor(normal_refs=normal, abnormal_refs=abnormal, masks=masks)
-            if false_alarm is None:
-                references = self.model.encode_references(**images)
-            else:
-                references = encode_calibrated(self.model, **images, false_alarm=false_alarm)
-            return references if types is None else replace(references, types=list(types))
-        if any(part is not None for part in (normal, abnormal, masks, types, false_alarm)):
-            raise ValueError("expected references, or normal, abnormal, masks, types and false_alarm, got both")
-        if isinstance(references, (str, os.PathLike)):
-            references = IdealReferences.load(references)
-        # No isinstance: shipped files may be loaded as more than one module.
-        if not hasattr(references, "fingerprint") or len(references) != 1:
-            raise ValueError(f"references: expected a file or an IdealReferences of one set, got {references!r}")
-        self.model.check_encoded(references)
-        return references.to(self.model.device)
-
     def preprocess(
-        self, input_: ImageInput, name: str, ignore_mask: MaskInput | None = None, keep_picture: bool = False
+        self,
+        input_: ImageInput,
+        name: str,
+        ignore_mask: MaskInput | None = None,
+        keep_picture: bool = False,
+        tiled: bool = False,
     ) -> dict[str, Any]:
         """An image to what `_forward` and `postprocess` need of it; `name` is for error messages."""
         picture = load_image(input_, name)  # (H, W, 3)
+        kept: dict[str, Any] = {"picture": picture} if keep_picture else {}
+        if tiled:
+            return {"pixels": picture, **kept}
         size = (picture.shape[0], picture.shape[1])
         query = self.image_processor(query=picture)["query"][0]
         seen = (query.shape[1], query.shape[2])
-        prepared: dict[str, Any] = {"query": query, "size": size, "seen": seen}
-        if keep_picture:
-            prepared["picture"] = picture
+        prepared = {"query": query, "size": size, "seen": seen, **kept}
         if ignore_mask is not None:
             patch_size = self.model.config.patch_size
             prepared["ignored"], prepared["counts"] = read_ignored(
@@ -209,26 +187,36 @@ class AnomalyDetectionPipeline(Pipeline):
         self, batch: list[dict[str, Any]], references: IdealReferences, top_fraction: float | None = None
     ) -> list[dict[str, Any]]:
         """Add patch scores (h, w), score and type to each picture that was read; errors pass."""
-        config = self.model.config
         # A CPU gains nothing by a batch, and a picture alone has the same digits whatever came with it.
         at_once = 1 if self.model.device.type == "cpu" else len(batch)
+        fraction = self.model.config.top_fraction if top_fraction is None else top_fraction
+        if references.tile_size is not None:
+            detector = TiledDetector(self.model, self.image_processor, references.tile_size)
+            for item in batch:
+                if "error" not in item:
+                    found = detector.detect(item.pop("pixels"), references, smoothing=0)
+                    item |= {"score": found.score, "merged_map": found.anomaly_map}
+            return batch
         for size in sorted({item["seen"] for item in batch if "error" not in item}):
             same_size = [item for item in batch if item.get("seen") == size]
             for start in range(0, len(same_size), at_once):
-                items = same_size[start : start + at_once]
-                query = torch.stack([item.pop("query") for item in items])  # (b, 3, H, W)
-                check_images("query", query, (4,), config.patch_size, config.num_channels)
-                features = self.model.extract_features(query)  # (b, h, w, C)
-                scores = self.model.score_features(features, references, size).patch_scores  # (b, h, w)
-                for item, patches, patch_scores in zip(items, features, scores, strict=True):
-                    counts = item.get("counts", torch.ones_like(patch_scores, dtype=torch.bool))
-                    fraction = config.top_fraction if top_fraction is None else top_fraction
-                    item["patch_scores"] = patch_scores
-                    item["score"] = image_scores(patch_scores[counts][None], fraction)
-                    if references.types:
-                        highest = highest_patches(patch_scores[counts][None], fraction)[0]
-                        item["type"] = self._type(patches[counts][highest], references)
+                self._score(same_size[start : start + at_once], size, references, fraction)
         return batch
+
+    def _score(
+        self, items: list[dict[str, Any]], size: tuple[int, int], references: IdealReferences, fraction: float
+    ) -> None:
+        """As `_forward`, for pictures of one size."""
+        query = torch.stack([item.pop("query") for item in items])  # (b, 3, H, W)
+        check_images("query", query, (4,), self.model.config.patch_size, self.model.config.num_channels)
+        features = self.model.extract_features(query)  # (b, h, w, C)
+        scores = self.model.score_features(features, references, size).patch_scores  # (b, h, w)
+        for item, patches, patch_scores in zip(items, features, scores, strict=True):
+            counts = item.get("counts", torch.ones_like(patch_scores, dtype=torch.bool))
+            counted = patch_scores[counts][None]  # (1, n)
+            item |= {"patch_scores": patch_scores, "score": image_scores(counted, fraction)}
+            if references.types:
+                item["type"] = self._type(patches[counts][highest_patches(counted, fraction)[0]], references)
 
     def _type(self, patches: Tensor, references: IdealReferences) -> str:
         """The type that patches (P, C) are nearest to."""
@@ -251,6 +239,9 @@ class AnomalyDetectionPipeline(Pipeline):
 
     def _anomaly_map(self, output: dict[str, Any], smoothing: float) -> np.ndarray:
         """(H, W) at the picture's own size; where some patches do not count, from the others alone."""
+        if "merged_map" in output:
+            merged = output["merged_map"]
+            return (gaussian_smoothing(merged[None], smoothing)[0] if smoothing else merged).numpy()
         scores, ignored = output["patch_scores"], output.get("ignored")
         patches = scores[None] if ignored is None else counting_scores(scores, output["counts"])  # (1 or 2, h, w)
         maps = self.image_processor.post_process_anomaly_detection(

@@ -39,7 +39,7 @@ class TiledDetector:
     Args:
         model: an `IdealModel`.
         processor: of the model; its normalisation is used, and its size unless another is given.
-        tile_size: side of a tile in pixels, a multiple of the patch size.
+        tile_size: side of a tile in pixels, or height and width; multiples of the patch size.
         overlap: the least share of a tile that its neighbour covers too.
         max_patches: normal patches kept of all references together.
     """
@@ -48,7 +48,7 @@ class TiledDetector:
         self,
         model: IdealModel,
         processor: IdealImageProcessor,
-        tile_size: int | None = None,
+        tile_size: int | tuple[int, int] | None = None,
         overlap: float = 0.25,
         max_patches: int = 2**15,
     ) -> None:
@@ -59,8 +59,12 @@ class TiledDetector:
         self.model = model
         self.overlap = overlap
         self.max_patches = max_patches
+        if isinstance(tile_size, tuple):
+            size = {"height": tile_size[0], "width": tile_size[1]}
+        else:
+            size = dict(processor.size) if tile_size is None else {"height": tile_size, "width": tile_size}
         self.processor = IdealImageProcessor(  # that leaves a tile as it is
-            size=dict(processor.size) if tile_size is None else tile_size,
+            size=size,
             patch_size=processor.patch_size,
             image_mean=processor.image_mean,
             image_std=processor.image_std,

@@ -64,3 +64,4 @@ def test_the_pipeline_says_the_type_of_an_anomaly_alone():
     assert [result["type"] for result in results] == ["scratch", "dent"]
     assert [result["type"] for result in pipe([scratched, dented], threshold=1.0)] == [None, None]
     assert "type" not in pipe(scratched, normal=photograph(1), abnormal=dented)
+    assert pipe(dented, normal=photograph(1), abnormal=dented, types="dent", threshold=0.0)["type"] is not None

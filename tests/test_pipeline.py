@@ -220,7 +220,7 @@ BAD_CALLS = {
     "no images": ({"normal": []}, "normal_refs: expected at least one image, got an empty list"),
     "both": (
         {"references": "file.safetensors", "normal": [photograph(1)]},
-        "expected references, or normal, abnormal, masks, types and false_alarm, got both",
+        "expected references, or pictures to encode, got both: references, normal",
     ),
     "a list as references": ({"references": [1]}, r"references: expected a file or an IdealReferences .*got \[1\]"),
     "a percentage": ({"threshold": 40}, "threshold: expected a number in 0..1, got 40"),

@@ -1,0 +1,78 @@
+"""References in every form that people give them, to one encoded set."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from .calibration import encode_calibrated
+from .image_inputs import ImageInput, MaskInput, is_image
+from .references import IdealReferences
+from .tiling import TiledDetector
+
+
+@dataclass(frozen=True)
+class ReferenceInputs:
+    """What a person may give; either `references` or the others.
+
+    Args:
+        references: a references file, or an `IdealReferences`.
+        normal: photographs of good parts.
+        abnormal: photographs of defective ones.
+        masks: where the defect is on each of those.
+        types: the name of the defect on each of those.
+        false_alarm: find a threshold too: the share of good parts that may be called anomalous.
+        tiling: cut pictures into tiles of this side in pixels, or with True of the processor's size.
+    """
+
+    references: str | os.PathLike | IdealReferences | None = None
+    normal: Sequence[ImageInput] | ImageInput | None = None
+    abnormal: Sequence[ImageInput] | ImageInput | None = None
+    masks: Sequence[MaskInput] | MaskInput | None = None
+    types: Sequence[str] | str | None = None
+    false_alarm: float | None = None
+    tiling: bool | int | None = None
+
+    def given(self) -> list[str]:
+        """The names of what is there."""
+        return [field.name for field in fields(self) if getattr(self, field.name) is not None]
+
+    def encode(self, model: Any, processor: Any) -> IdealReferences:
+        """One reference set that this model can use, on its device."""
+        if self.references is not None:
+            return self._known(model)
+        if self.tiling:
+            return self._tiled(model, processor)
+        images = processor(normal_refs=self.normal, abnormal_refs=self.abnormal, masks=self.masks)
+        if self.false_alarm is None:
+            references = model.encode_references(**images)
+        else:
+            references = encode_calibrated(model, **images, false_alarm=self.false_alarm)
+        types = [self.types] if isinstance(self.types, str) else list(self.types or ())
+        return replace(references, types=types)
+
+    def _known(self, model: Any) -> IdealReferences:
+        if len(self.given()) > 1:
+            raise ValueError(f"expected references, or pictures to encode, got both: {', '.join(self.given())}")
+        references: Any = self.references
+        if isinstance(references, (str, os.PathLike)):
+            references = IdealReferences.load(references)
+        # No isinstance: shipped files may be loaded as more than one module.
+        if not hasattr(references, "fingerprint") or len(references) != 1:
+            raise ValueError(f"references: expected a file or an IdealReferences of one set, got {references!r}")
+        model.check_encoded(references)
+        return references.to(model.device)
+
+    def _tiled(self, model: Any, processor: Any) -> IdealReferences:
+        if self.types is not None or self.false_alarm is not None:
+            raise ValueError("tiling: expected neither types nor false_alarm with it, got one of them")
+        detector = TiledDetector(model, processor, None if self.tiling is True else self.tiling)
+        normal, abnormal = ([] if group is None else _as_list(group) for group in (self.normal, self.abnormal))
+        masks: Any = self.masks
+        if masks is not None and len(abnormal) == 1 and not (isinstance(masks, (list, tuple)) and len(masks) == 1):
+            masks = [masks]
+        return detector.encode_references(normal, abnormal, masks)
+
+
+def _as_list(images: Any) -> list:
+    return [images] if is_image(images) and getattr(images, "ndim", 0) < 4 else list(images)
