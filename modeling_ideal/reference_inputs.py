@@ -10,6 +10,8 @@ from .image_inputs import ImageInput, MaskInput, is_image
 from .references import IdealReferences
 from .tiling import TiledDetector
 
+DEFAULT_FALSE_ALARM = 0.05
+
 
 @dataclass(frozen=True)
 class ReferenceInputs:
@@ -21,7 +23,8 @@ class ReferenceInputs:
         abnormal: photographs of defective ones.
         masks: where the defect is on each of those.
         types: the name of the defect on each of those.
-        false_alarm: find a threshold too: the share of good parts that may be called anomalous.
+        false_alarm: the share of good parts that may be called anomalous: a threshold for it is found from the
+            references (default: 0.05, where there is anything normal to find it from; 0 for none).
         tiling: cut pictures into tiles of this side in pixels, or with True of the processor's size.
     """
 
@@ -44,10 +47,13 @@ class ReferenceInputs:
         if self.tiling:
             return self._tiled(model, processor)
         images = processor(normal_refs=self.normal, abnormal_refs=self.abnormal, masks=self.masks)
-        if self.false_alarm is None:
-            references = model.encode_references(**images)
+        false_alarm = self.false_alarm
+        if false_alarm is None and (self.normal is not None or self.masks is not None):
+            false_alarm = DEFAULT_FALSE_ALARM
+        if false_alarm:
+            references = encode_calibrated(model, **images, false_alarm=false_alarm)
         else:
-            references = encode_calibrated(model, **images, false_alarm=self.false_alarm)
+            references = model.encode_references(**images)
         types = [self.types] if isinstance(self.types, str) else list(self.types or ())
         return replace(references, types=types)
 

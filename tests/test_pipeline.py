@@ -54,7 +54,7 @@ def drop(result, name):
 
 def test_the_result_is_what_the_model_and_the_processor_say(pipe, processor, images):
     result = pipe(images[0], threshold=0.4)
-    assert result.keys() == {"score", "label", "threshold", "anomaly_map"}
+    assert result.keys() == {"score", "label", "threshold", "anomaly_map", "probability"}
     inputs = processor(
         query=images[0],
         normal_refs=[photograph(1), photograph(2)],
@@ -71,7 +71,8 @@ def test_the_result_is_what_the_model_and_the_processor_say(pipe, processor, ima
 
 def test_the_label_follows_the_threshold(pipe, images):
     score = pipe(images[0])["score"]
-    assert pipe(images[0])["threshold"] == 0.5
+    assert pipe(images[0], normal=[photograph(1)], false_alarm=0)["threshold"] == 0.5
+    assert pipe(images[0], abnormal=[photograph(1)])["threshold"] == 0.5  # nothing normal to find another from
     assert pipe(images[0], threshold=score)["label"] == "anomalous"
     assert pipe(images[0], threshold=score + 1e-6)["label"] == "normal"
 
@@ -96,7 +97,9 @@ def test_calibrated_references_bring_a_threshold_and_a_probability(pipe, images,
     result = pipe(images[3])
     assert result["threshold"] == references.calibration.threshold != 0.5
     assert result["probability"] == references.calibration.probability(result["score"])
-    assert_same([pipe(images[3], **given, threshold=result["threshold"])], [drop(result, "probability")])
+    fixed = pipe(images[3], **given, threshold=result["threshold"], false_alarm=0)
+    assert_same([fixed], [drop(result, "probability")])
+    assert_same([pipe(images[3], **given)], [pipe(images[3], **given, false_alarm=0.05)])  # the default
     assert pipe(images[3], threshold=0.3)["threshold"] == 0.3
     references.save(tmp_path / "product.safetensors")
     assert_same([pipe(images[3], references=tmp_path / "product.safetensors")], [result])
@@ -181,15 +184,14 @@ def test_pictures_of_any_aspect_in_one_batch(images):
 
 
 def test_references_are_encoded_once(pipe, images, monkeypatch):
-    encoded, seen = [], []
-    encode, extract = pipe.model.encode_references, pipe.model.extract_features
-    monkeypatch.setattr(pipe.model, "encode_references", lambda **inputs: (encoded.append(1), encode(**inputs))[1])
+    seen = []
+    extract = pipe.model.extract_features
     monkeypatch.setattr(pipe.model, "extract_features", lambda x: (seen.append(len(x)), extract(x))[1])
     pipe(images, batch_size=2)
     list(pipe(image for image in images))
-    assert (len(encoded), sum(seen)) == (0, 2 * len(images))  # set before, across calls
+    assert sum(seen) == 2 * len(images)  # set before, across calls
     pipe(images, normal=[photograph(1), photograph(2)], batch_size=2)
-    assert (len(encoded), sum(seen)) == (1, 3 * len(images) + 2)
+    assert sum(seen) == 3 * len(images) + 2
 
 
 def test_references_with_the_call_set_once_from_a_file_or_with_the_pipeline(pipe, processor, images, tmp_path):
