@@ -24,8 +24,9 @@ class BackboneEncoder:
     def fingerprint(self) -> str:
         """Of the backbone's weights, its stage and the preprocessing."""
         backbone = self.model.backbone
-        settings = [self.processor.to_dict()]
-        return model_fingerprint(settings, self.model.config.backbone_config.to_dict(), backbone.named_parameters())
+        settings = self.processor.to_dict()
+        settings.pop("auto_map", None)  # where its code is, in a saved one
+        return model_fingerprint([settings], self.model.config.backbone_config.to_dict(), backbone.named_parameters())
 
     @torch.no_grad()
     def __call__(self, images: list[Image.Image]) -> Tensor:

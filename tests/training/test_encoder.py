@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from modeling_ideal import IdealImageProcessor
+from modeling_ideal import IdealImageProcessor, IdealModel
 from modeling_ideal.data import load_records
 from modeling_ideal.data.feature_cache import encode_records
 from modeling_ideal.training.encoder import BackboneEncoder
@@ -54,3 +54,11 @@ def test_the_fingerprint_is_of_backbone_stage_and_preprocessing(processor):
     others.append(BackboneEncoder(model, processor))
     fingerprints = [other.fingerprint for other in others]
     assert len({fingerprint, *fingerprints}) == 5
+
+
+def test_a_saved_model_and_processor_find_the_features_of_those_they_were(processor, tmp_path):
+    model = tiny_model()
+    model.save_pretrained(tmp_path)
+    processor.save_pretrained(tmp_path)
+    loaded = BackboneEncoder(IdealModel.from_pretrained(tmp_path), IdealImageProcessor.from_pretrained(tmp_path))
+    assert loaded.fingerprint == BackboneEncoder(model, processor).fingerprint
