@@ -1,8 +1,7 @@
 """IDEAL, assembled: backbone, Normal Variation Eraser, Intrinsic Deviation Encoder, scoring, losses.
 
-As described in Algorithm 1 of "Beyond Normal References: Discriminative Few-Shot Anomaly Detection"
-(arXiv:2605.23231). B queries, R reference sets (B, or 1 shared by the batch), L1 normal and L2 abnormal
-references a set, h x w = N patches an image, C channels, M deviation vectors.
+As described in Algorithm 1 of the paper (arXiv:2605.23231). B queries, R reference sets (B, or 1 shared by the batch),
+L1 normal and L2 abnormal references a set, h x w = N patches an image, C channels, M deviation vectors.
 """
 
 from dataclasses import fields
@@ -136,8 +135,8 @@ class IdealModel(PreTrainedModel):
             raise ValueError("expected encoded references or reference images, got both")
         else:
             self.check_encoded(references)
-        size = (query.shape[-2], query.shape[-1])
-        return self.score_features(self.extract_features(query), references, size, query_masks, labels)
+        features = self.extract_features(query)
+        return self.score_features(features, references, (query.shape[2], query.shape[3]), query_masks, labels)
 
     @torch.no_grad()
     def encode_references(
@@ -208,15 +207,16 @@ class IdealModel(PreTrainedModel):
         size: tuple[int, int],
         query_masks: Tensor | None = None,
         labels: Tensor | None = None,
+        deviations: list[Deviations] | None = None,
     ) -> IdealOutput:
-        """Score patch features (B, h, w, C) of images of `size` (H, W); targets as in `forward`."""
+        """Score patch features (B, h, w, C) of images of `size` (H, W), with their deviations where these are known."""
         check_counts(queries=query, references=references)
         if references.normal_features[0].device != query.device:
             references = references.to(query.device)
         patches, vectors, alignment, similarities = query.flatten(1, 2), references.deviation_vectors, None, None
         with self._full_precision():
             # One query at a time: its score cannot depend on the batch, and memory stays bounded.
-            deviations = [
+            deviations = deviations or [
                 self._deviations(image, *references.normals(index), denoise=vectors is not None)
                 for index, image in enumerate(patches)
             ]
@@ -226,8 +226,8 @@ class IdealModel(PreTrainedModel):
                 denoised = torch.stack([part.denoised for part in deviations])  # (B, N, C)
                 cosine = projection_cosine(denoised, vectors, patches)
                 if self.config.alignment == "weighted":
-                    known = [unit(_pick(references.abnormal_deviations, index)) for index in range(len(query))]
-                    matched = [nearest_cosine(*pair) for pair in zip(denoised, known, strict=True)]
+                    known = [_pick(references.abnormal_deviations, index) for index in range(len(query))]
+                    matched = [nearest_cosine(part, unit(other)) for part, other in zip(denoised, known, strict=True)]
                     alignment = weighted_alignment(cosine, torch.stack(matched), denoised, patches)
                 else:
                     alignment = deviation_alignment(cosine, self.config.alignment)

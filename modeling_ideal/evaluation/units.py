@@ -135,7 +135,9 @@ def query_scores(bench: Workbench, context: Context, queries: Sequence[int]) -> 
         query = Query(features[0].flatten(0, 1), context)
         for name in bench.methods:
             if name in encoded:
-                output = bench.heads[name].score_features(features, encoded[name], (1, 1))
+                head = bench.heads[name]
+                known = [query.deviations] if head.config.eraser == context.eraser else None
+                output = head.score_features(features, encoded[name], (1, 1), deviations=known)
                 scores[name].append(output.patch_scores[0])
             else:
                 scores[name].append(METHODS[name](query).view(features.shape[1:3]))
