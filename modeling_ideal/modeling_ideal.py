@@ -209,7 +209,7 @@ class IdealModel(PreTrainedModel):
         labels: Tensor | None = None,
         deviations: list[Deviations] | None = None,
     ) -> IdealOutput:
-        """Score patch features (B, h, w, C) of images of `size` (H, W), with their deviations where these are known."""
+        """Score patch features (B, h, w, C) of images of `size` (H, W), with their deviations where they are known."""
         check_counts(queries=query, references=references)
         if references.normal_features[0].device != query.device:
             references = references.to(query.device)
