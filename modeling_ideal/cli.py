@@ -51,6 +51,12 @@ def _add_references(commands: argparse._SubParsersAction) -> None:
         metavar="SHARE",
         help="of good parts that may be called anomalous, for the threshold (default: 0.05)",
     )
+    references.add_argument(
+        "--tiling",
+        action="store_true",
+        help="for small defects on large pictures: cut them into tiles, here and in `ideal detect`; no threshold is "
+        "found then, and types are not told apart",
+    )
     _add_model(references)
     references.add_argument("--out", required=True, metavar="FILE.safetensors")
     references.set_defaults(run=_references)

@@ -36,7 +36,8 @@ def encode_references(arguments: argparse.Namespace) -> str:
         masks=masks,
         types=types,
         # A threshold needs something that is known to be normal.
-        false_alarm=arguments.false_alarm if normal or masks else None,
+        false_alarm=arguments.false_alarm if (normal or masks) and not arguments.tiling else None,
+        tiling=arguments.tiling or None,
     )
     references.save(out)
     lines = [f"{out}: {references}"]

@@ -79,6 +79,17 @@ def test_from_folders_to_table_json_and_overlays(workshop, model_folder, capsys)
     assert not list(workshop.rglob("*.partial"))
 
 
+def test_tiled_references_tile_what_is_judged(workshop, capsys):
+    assert main([*REFERENCES, "--tiling"]) == 0
+    references = IdealReferences.load("nut.safetensors")
+    assert references.tile_size == (8 * PATCH, 8 * PATCH)
+    assert references.calibration is None
+    save(workshop / "large.png", photograph(30, (60, 90)))
+    assert main(["detect", "--references", "nut.safetensors", "large.png", "--out", "found"]) == 0
+    [entry] = json.loads((workshop / "found" / "results.json").read_text())
+    assert 0 <= entry["score"] <= 1
+
+
 def test_all_read_is_success_and_the_threshold_can_be_given(workshop, model_folder, capsys):
     assert main(["references", "--normal", "good", "--out", "nut.safetensors", "--model", str(model_folder)]) == 0
     assert main(["detect", "--references", "nut.safetensors", "good/*.png", "--out", "found", "--threshold", "0"]) == 0

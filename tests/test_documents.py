@@ -9,11 +9,9 @@ import pytest
 from PIL import Image
 from transformers import AutoConfig, AutoModel
 
-from modeling_ideal import IdealImageProcessor
 from modeling_ideal.backbone import build_backbone
 from modeling_ideal.cli import main
 
-from .conftest import tiny_model
 from .evaluation.conftest import save_part
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -1,0 +1,64 @@
+"""The embedded model: small, loaded in every way, licensed as its data demand, and of use."""
+
+import shutil
+
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from safetensors import safe_open
+from transformers import AutoImageProcessor, AutoModel
+
+from hub.embed import embed
+from hub.files import ROOT, shipped_sources
+from modeling_ideal.demo.command import demo
+from modeling_ideal.embedded_model import default_model
+
+from ..test_remote_code import LOAD, run
+
+TINY = ROOT / "hub" / "ideal-tiny"
+MOST_BYTES = 12 * 10**6
+
+
+def test_it_is_the_default_and_small():
+    assert default_model() == TINY
+    assert sum(path.stat().st_size for path in TINY.iterdir()) <= MOST_BYTES
+    with safe_open(TINY / "model.safetensors", "pt") as file:
+        assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.float16}  # noqa: SIM118
+
+
+def test_its_code_is_the_source():
+    links = {path.name: path.resolve() for path in TINY.glob("*.py")}
+    assert links == {source.name: source for source in shipped_sources()}
+    assert all((TINY / name).is_symlink() for name in links)
+
+
+def test_it_loads_with_and_without_the_package_and_scores_the_same(tmp_path):
+    model = AutoModel.from_pretrained(TINY)
+    processor = AutoImageProcessor.from_pretrained(TINY)
+    assert model.dtype == torch.float32  # from float16 on disk, exactly
+    pictures = torch.rand(3, 3, 64, 64, generator=torch.Generator().manual_seed(0))
+    inputs = dict(processor(query=[pictures[0]], normal_refs=[pictures[1]], abnormal_refs=[pictures[2]]))
+    torch.save(inputs, tmp_path / "inputs.pt")
+    with torch.no_grad():
+        expected = model(**inputs).scores.tolist()
+    assert run(LOAD, TINY, tmp_path / "inputs.pt", folder=tmp_path) == expected
+
+
+def test_its_card_says_what_the_weights_are():
+    card = ModelCard.load(TINY / "README.md")
+    assert card.data.license == "cc-by-nc-sa-4.0"
+    assert "no\ncommercial use" in card.text or "no commercial use" in card.text
+    assert card.data.eval_results  # measured, from the results file
+
+
+def test_it_tells_bad_parts_from_good_ones(tmp_path):
+    said = demo(tmp_path / "demo")
+    right, total = (int(word) for word in said.split(" right")[0].split("\n")[-1].split(" of "))
+    assert right >= total - 2, said
+
+
+def test_embedding_wants_a_built_folder(tmp_path):
+    shutil.copyfile(TINY / "config.json", tmp_path / "config.json")
+    with pytest.raises(ValueError, match=r"expected a folder that `ideal build` made, got none with \['preproc.*'\]"):
+        embed(tmp_path, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
