@@ -13,7 +13,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
-from transformers import Dinov2Backbone, Dinov2Config, PreTrainedConfig, PreTrainedModel
+from transformers import Dinov2Backbone, Dinov2Config, PreTrainedConfig
+from transformers.models.dinov2.modeling_dinov2 import Dinov2Embeddings, Dinov2Layer, Dinov2LayerScale
 
 LAST_STAGE_WEIGHT = 2.0
 """How much the stage that is read counts for the basis, beside the mean over all depths."""
@@ -66,7 +67,7 @@ def new_student(config: Dinov2Config) -> Dinov2Backbone:
 
 
 @torch.no_grad()
-def fit_to_teacher(student: Dinov2Backbone, teacher: PreTrainedModel, pixels: Tensor) -> Tensor:
+def fit_to_teacher(student: Dinov2Backbone, teacher: Dinov2Backbone, pixels: Tensor) -> Tensor:
     """Fit the student's weights to the teacher on pictures (n, 3, H, W); returns the basis Q (C, c)."""
     teacher_layers = teacher.encoder.layer[: len(student.encoder.layer)]
     teacher_stream = teacher.embeddings(pixels)  # (n, 1 + hw, C)
@@ -98,7 +99,7 @@ def _relative_moment(stream: Tensor) -> Tensor:
     return moment / moment.trace()
 
 
-def _project_embeddings(student: nn.Module, teacher: nn.Module, basis: Tensor, image_size: int) -> None:
+def _project_embeddings(student: Dinov2Embeddings, teacher: Dinov2Embeddings, basis: Tensor, image_size: int) -> None:
     """Patch embedding, class token and positions in the basis; positions resampled to the student's grid."""
     projection, teacher_projection = student.patch_embeddings.projection, teacher.patch_embeddings.projection
     projection.weight.copy_(torch.einsum("cd,cijk->dijk", basis, teacher_projection.weight))
@@ -111,7 +112,7 @@ def _project_embeddings(student: nn.Module, teacher: nn.Module, basis: Tensor, i
     student.position_embeddings.copy_(positions @ basis)
 
 
-def _fit_attention(layer: nn.Module, teacher: nn.Module, seen: Recorded, stream: Tensor, basis: Tensor) -> Tensor:
+def _fit_attention(layer: Dinov2Layer, teacher: Dinov2Layer, seen: Recorded, stream: Tensor, basis: Tensor) -> Tensor:
     """Fit the attention to the teacher's most useful heads; returns the student's stream after it."""
     attention = layer.attention
     teacher_heads = seen["o_proj"][0]
@@ -131,7 +132,7 @@ def _fit_attention(layer: nn.Module, teacher: nn.Module, seen: Recorded, stream:
 
 
 def _fit_mlp(
-    layer: nn.Module, teacher: nn.Module, seen: Recorded, stream: Tensor, target: Tensor, basis: Tensor
+    layer: Dinov2Layer, teacher: Dinov2Layer, seen: Recorded, stream: Tensor, target: Tensor, basis: Tensor
 ) -> Tensor:
     """Fit the MLP to the teacher's units that move its stream most; returns the student's stream after it."""
     mlp = layer.mlp
@@ -174,7 +175,7 @@ def _whitened(norm: nn.LayerNorm, stream: Tensor) -> Tensor:
     return norm(stream)
 
 
-def _fit_scaled(linear: nn.Linear, scale: nn.Module, inputs: Tensor, outputs: Tensor) -> None:
+def _fit_scaled(linear: nn.Linear, scale: Dinov2LayerScale, inputs: Tensor, outputs: Tensor) -> None:
     """As `_fit_linear`, the size of every output coordinate being left to the layer scale."""
     scale.lambda1.copy_(_deviation(outputs))
     _fit_linear(linear, inputs, outputs / scale.lambda1)
@@ -206,7 +207,7 @@ def _solve(gram: Tensor, cross: Tensor) -> Tensor:
 
 
 @contextmanager
-def _recording(layer: nn.Module) -> Iterator[Recorded]:
+def _recording(layer: Dinov2Layer) -> Iterator[Recorded]:
     """What passes through the linear maps and norms of a layer while the context is open."""
     recorded: Recorded = {}
 

@@ -51,7 +51,7 @@ class Views(Sequence):
         generator = np.random.default_rng((self.seed, index))
         if index >= len(self.files) + self.crops:
             return render_texture(generator, self.size)
-        file = self.files[generator.integers(len(self.files))]
+        file = self.files[int(generator.integers(len(self.files)))]
         return random_crop(generator, open_image(file).convert("RGB"), self.size)
 
 
