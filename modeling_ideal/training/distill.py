@@ -150,7 +150,7 @@ class Distillation:
         self.schedule.step()
         self.optimizer.zero_grad()
         self.step += 1
-        return loss.item()
+        return self.accelerator.reduce(loss.detach(), "mean").item()
 
     def _agreement(self) -> dict[str, float]:
         return measure_agreement(self.student, self.basis, self.teacher, self.validation)
