@@ -1,0 +1,111 @@
+"""The student as it starts: the teacher seen through its principal directions."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from transformers import Dinov2Backbone, Dinov2Config
+
+from modeling_ideal.training.student import fit_to_teacher, new_student, student_config
+
+from ..conftest import PATCH, random_images
+
+SIZE = 8 * PATCH
+
+
+def wide_teacher(seed=0, **changes):
+    """Four heads of 8 channels, with weights large enough that every part of a layer shows in the features."""
+    torch.manual_seed(seed)
+    settings = {
+        "hidden_size": 32,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 4,
+        "patch_size": PATCH,
+        "image_size": 12 * PATCH,
+        "initializer_range": 0.3,
+        "out_features": ["stage2"],
+        "apply_layernorm": False,
+    }
+    return Dinov2Backbone(Dinov2Config(**{**settings, **changes})).eval()
+
+
+@torch.no_grad()
+def features(backbone, pixels):
+    """(n h w, C)."""
+    return backbone(pixels).feature_maps[0].permute(0, 2, 3, 1).flatten(0, 2)
+
+
+def test_a_student_of_full_width_is_nearly_the_teacher_in_another_basis():
+    """Nearly: the mean that a layer norm takes off is another one in another basis."""
+    teacher = wide_teacher()
+    student = new_student(student_config(teacher.config, stage=2, width=32, image_size=SIZE))
+    basis = fit_to_teacher(student, teacher, random_images(24))
+    torch.testing.assert_close(basis.T @ basis, torch.eye(32), atol=1e-5, rtol=0)
+    unseen = random_images(4, seed=1)
+    mapped, target = features(student, unseen) @ basis.T, features(teacher, unseen)
+    assert F.cosine_similarity(mapped, target, dim=-1).mean() > 0.9
+    # A rotation keeps what the detector works with: the cosines among the student's own features.
+    own, wanted = (F.normalize(values, dim=-1) for values in (features(student, unseen), target))
+    assert (own @ own.T - wanted @ wanted.T).abs().mean() < 0.1
+
+
+def test_the_basis_holds_what_carries_the_features():
+    """A teacher that moves in 16 of its 32 channels alone loses nothing at half the width."""
+    teacher = wide_teacher()
+    dead = torch.arange(32) % 2 == 1
+    with torch.no_grad():
+        for name in ("cls_token", "position_embeddings"):
+            getattr(teacher.embeddings, name)[..., dead] = 0
+        for part in (
+            teacher.embeddings.patch_embeddings.projection.weight,
+            teacher.embeddings.patch_embeddings.projection.bias,
+        ):
+            part[dead] = 0
+        for layer in teacher.encoder.layer:
+            layer.layer_scale1.lambda1[dead] = 0
+            layer.layer_scale2.lambda1[dead] = 0
+    student = new_student(student_config(teacher.config, stage=2, width=16, image_size=SIZE))
+    basis = fit_to_teacher(student, teacher, random_images(24))
+    torch.testing.assert_close(basis[dead], torch.zeros(16, 16), atol=1e-5, rtol=0)
+    target = features(teacher, random_images(2, seed=1))
+    torch.testing.assert_close(target @ basis @ basis.T, target, atol=1e-4, rtol=1e-4)
+
+
+def test_fitting_is_worth_more_than_chance():
+    teacher = wide_teacher()
+    config = student_config(teacher.config, stage=2, width=16, image_size=SIZE)
+    fitted, random = new_student(config), new_student(config)
+    basis = fit_to_teacher(fitted, teacher, random_images(24))
+    unseen = random_images(4, seed=1)
+    cosines = [
+        F.cosine_similarity(features(student, unseen) @ basis.T, features(teacher, unseen), dim=-1).mean()
+        for student in (fitted, random)
+    ]
+    assert cosines[0] > 0.7
+    assert cosines[1] < 0.5
+
+
+def test_only_the_linear_maps_of_the_layers_are_trained():
+    student = new_student(student_config(wide_teacher().config, stage=2, width=16, image_size=SIZE))
+    trained = {name for name, parameter in student.named_parameters() if parameter.requires_grad}
+    assert trained
+    assert all(name.split(".")[-2] in ("q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2") for name in trained)
+    assert len(trained) == 2 * 6 * 2  # weight and bias of six maps in two layers
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"stage": 4}, r"stage: expected 1 to the teacher's 3 layers, got 4"),
+        ({"width": 12}, r"width: expected a multiple of the teacher's head size 8 up to its width 32, got 12"),
+        ({"width": 40}, r"up to its width 32, got 40"),
+    ],
+)
+def test_what_no_student_can_be_made_of(change, message):
+    arguments = {"stage": 2, "width": 16, "image_size": SIZE, **change}
+    with pytest.raises(ValueError, match=message):
+        student_config(wide_teacher().config, **arguments)
+
+
+def test_a_teacher_of_another_kind_is_refused():
+    with pytest.raises(ValueError, match=r"teacher: expected a DINOv2 backbone with a plain MLP"):
+        student_config(wide_teacher(use_swiglu_ffn=True).config, 2, 16, SIZE)
