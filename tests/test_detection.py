@@ -86,7 +86,7 @@ def test_tiled_references_tile_what_is_judged(workshop, capsys):
     assert references.calibration is None
     save(workshop / "large.png", photograph(30, (60, 90)))
     assert main(["detect", "--references", "nut.safetensors", "large.png", "--out", "found"]) == 0
-    [entry] = json.loads((workshop / "found" / "results.json").read_text())
+    [entry] = json.loads((workshop / "found" / "results.json").read_text())["images"]
     assert 0 <= entry["score"] <= 1
 
 
