@@ -43,6 +43,7 @@ SWEEPS: dict[str, dict[str, Change]] = {
         "+ dual": {"image_weight": 0},
         "all": {},
     },
+    "loss form": _values("loss_form", "single_map", "two_channel"),
     "residual anchor": _values("residual_anchor", "nearest", "centroid"),
     "alignment": _values("alignment", "cosine", "euclidean", "weighted"),
     "patch smoothing": _values("patch_smoothing", 0.0, 0.5, 0.7, 1.0),
