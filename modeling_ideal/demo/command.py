@@ -14,7 +14,7 @@ from ..embedded_model import default_model
 from ..pipeline_ideal import TASK
 from .rendering import DEFECTS, Part, render_part
 
-NUM_NORMAL = 4
+NUM_NORMAL = 6
 KNOWN = ("scratch", "rust")  # the defects among the references; the others are new to the model
 QUERIES = ("good", "good", "good", *DEFECTS, "good", *DEFECTS)
 FIRST_QUERY_SEED = 100

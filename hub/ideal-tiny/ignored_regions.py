@@ -1,0 +1,1 @@
+../../modeling_ideal/ignored_regions.py

@@ -1,0 +1,1 @@
+../../modeling_ideal/image_inputs.py

@@ -1,0 +1,1 @@
+../../modeling_ideal/intrinsic_deviation_encoder.py

@@ -1,0 +1,1 @@
+../../modeling_ideal/normal_variation_eraser.py

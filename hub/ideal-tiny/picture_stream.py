@@ -1,0 +1,1 @@
+../../modeling_ideal/picture_stream.py

@@ -1,0 +1,1 @@
+../../modeling_ideal/reference_inputs.py
