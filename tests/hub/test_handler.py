@@ -88,10 +88,8 @@ def test_every_way_to_give_references_scores_the_same(handler, folder):
 
 def test_references_are_encoded_once(handler, monkeypatch):
     encoded = []
-    encode = handler.pipe.model.encode_references
-    monkeypatch.setattr(
-        handler.pipe.model, "encode_references", lambda *args, **named: encoded.append(1) or encode(*args, **named)
-    )
+    encode = handler._encode
+    monkeypatch.setattr(handler, "_encode", lambda given: encoded.append(1) or encode(given))
     for seed in (3, 4, 5):
         ask(handler, inputs=base64_of(picture(seed)), references=UPLOADED)
     assert len(encoded) == 1
