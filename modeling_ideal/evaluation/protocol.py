@@ -4,7 +4,8 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,11 @@ from ..training.encoder import BackboneEncoder
 from ..version import __version__
 from .methods import METHODS
 from .pictures import draw_pictures
-from .results import by_setup, difficulties, write_json
+from .results import by_setup, difficulties, join_parts, part_of, write_json
 from .tables import write_tables
 from .units import IDEAL, Workbench, evaluate_unit
 
-FORMAT = 1  # of a part; another way of computing needs another number, or old parts would be taken for new ones
+FORMAT = 2  # of a part; another way of computing needs another number, or old parts would be taken for new ones
 ROTATIONS = 8
 
 
@@ -122,13 +123,14 @@ class Evaluation:
         bench = Workbench(
             cache, catalogue, self.methods, self.model, self._heads, rotate, self.smoothing, self.settings
         )
-        parts = self.out / "parts"
-        parts.mkdir(parents=True, exist_ok=True)
+        (self.out / "parts").mkdir(parents=True, exist_ok=True)
         share = sets[state.process_index :: state.num_processes]
         for references in tqdm(share, desc="Evaluating", unit="set", disable=not state.is_local_main_process):
-            part = parts / f"{self._key(references)}.json"
-            if not part.exists():
-                write_json(part, evaluate_unit(bench, references))
+            missing = [method for method in self.methods if not self._part(references, method).exists()]
+            if missing:
+                unit = evaluate_unit(replace(bench, methods=missing), references)
+                for method in missing:
+                    write_json(self._part(references, method), part_of(unit, method))
         state.wait_for_everyone()
         results = self._results(sets)
         if state.is_main_process:
@@ -137,7 +139,7 @@ class Evaluation:
             write_tables(self.out / "tables.md", [results])
         state.wait_for_everyone()
         if self.pictures and state.is_main_process:  # the others need not wait
-            draw_pictures(bench, records, sets, self.out / "pictures", self._key)
+            draw_pictures(bench, records, sets, self.out / "pictures", partial(self._key, methods=self.methods))
         return results
 
     def _reference_sets(self, catalogue: Catalogue) -> list[ReferenceSet]:
@@ -172,17 +174,22 @@ class Evaluation:
             turned.append(picture.crop((left, top, left + width, top + height)))
         return torch.cat([self.encoder([picture]) for picture in turned]).cpu()
 
-    def _key(self, references: ReferenceSet) -> str:
-        """Names a part by all that decides what is in it; a new head, which is random, is no part of that."""
+    def _part(self, references: ReferenceSet, method: str) -> Path:
+        """Where one method's figures with one reference set are kept: a method that joins leaves the others' alone."""
+        return self.out / "parts" / f"{self._key(references, [method])}.json"
+
+    def _key(self, references: ReferenceSet, methods: Sequence[str]) -> str:
+        """Names figures by all that decides them; a new head, which is random, is no part of that."""
         config = self.model.config
-        models = {name: [head.fingerprint, head.config.alignment] for name, head in self._heads.items()}
-        everything = [FORMAT, sorted(self.methods), sorted(self.settings), self.smoothing, asdict(references)]
+        heads = {name: [head.fingerprint, head.config.alignment] for name, head in self._heads.items()}
+        models = {name: heads[name] for name in methods if name in heads}
+        everything = [FORMAT, sorted(methods), sorted(self.settings), self.smoothing, asdict(references)]
         everything += [self.encoder.fingerprint, config.top_fraction, config.patch_smoothing, config.eraser, models]
         return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def _results(self, sets: Sequence[ReferenceSet]) -> dict[str, Any]:
         parts = [
-            (references, json.loads((self.out / "parts" / f"{self._key(references)}.json").read_text()))
+            (references, join_parts({method: self._part(references, method) for method in self.methods}))
             for references in sets
         ]
         methods = {method: {"setups": by_setup(parts, method)} for method in self.methods}

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,21 @@ from ..data.atomic import write_atomically
 from ..data.reference_sets import ReferenceSet
 
 Parts = Sequence[tuple[ReferenceSet, dict]]
+
+
+def part_of(unit: dict, method: str) -> dict:
+    """What a unit says of one method, as it is kept on disk."""
+    return {**unit, "settings": {setting: figures[method] for setting, figures in unit["settings"].items()}}
+
+
+def join_parts(files: Mapping[str, Path]) -> dict:
+    """The unit again from the files of its methods."""
+    parts = {method: json.loads(file.read_text()) for method, file in files.items()}
+    unit = next(iter(parts.values()))
+    settings = {
+        setting: {method: part["settings"][setting] for method, part in parts.items()} for setting in unit["settings"]
+    }
+    return {**unit, "settings": settings}
 
 
 def by_setup(parts: Parts, method: str) -> dict[str, Any]:

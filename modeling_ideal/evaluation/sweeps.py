@@ -31,7 +31,7 @@ def _values(name: str, *values: Any) -> dict[str, Change]:
 
 
 SWEEPS: dict[str, dict[str, Change]] = {
-    "neighbours k": _values("num_neighbors", 4, 8, 12, 24),
+    "neighbours k": _values("num_neighbors", 6, 8, 12, 24),
     "components r": _values("num_components", 1, 2, 4, 8),
     "erase strength alpha": _values("erase_strength", 0, 0.2, 0.5, 0.8, 1),
     "deviation vectors M": _values("num_deviation_vectors", 5, 15, 45, 90),

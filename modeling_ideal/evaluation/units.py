@@ -110,7 +110,8 @@ def reference_context(bench: Workbench, normal: Sequence[int], abnormal: Sequenc
     """The references with these indices, as all methods take them."""
     cache = bench.cache
     marked = cache.patch_masks(abnormal) if abnormal and all(cache.has_mask(index) for index in abnormal) else None
-    rotated = bench.rotate(normal) if bench.rotate is not None and normal else None
+    turned = bench.rotate if "rotated_normal_matching" in bench.methods else None
+    rotated = turned(normal) if turned is not None and normal else None
     return Context(
         normal=cache.features(normal).float() if normal else None,
         abnormal=cache.features(abnormal).float() if abnormal else None,
@@ -128,7 +129,7 @@ def encode_context(model: IdealModel, context: Context) -> IdealReferences:
 
 def query_scores(bench: Workbench, context: Context, queries: Sequence[int]) -> dict[str, Tensor]:
     """(n, h, w) patch scores of every method; queries are read one at a time, so memory stays small."""
-    encoded = {name: encode_context(head, context) for name, head in bench.heads.items()}
+    encoded = {name: encode_context(bench.heads[name], context) for name in bench.methods if name in bench.heads}
     scores: dict[str, list[Tensor]] = {name: [] for name in bench.methods}
     for index in queries:
         features = bench.cache.features([index]).float()  # (1, h, w, C)

@@ -162,6 +162,18 @@ def test_a_stopped_run_goes_on_where_it_was(finished, target, model_folder, tmp_
     assert len(calls) == 3 + 2
 
 
+def test_a_method_that_joins_leaves_the_others_alone(finished, target, model_folder, tmp_path, monkeypatch):
+    first = evaluation(target, model_folder, tmp_path, methods=["normal_matching"]).run()
+    real, asked = protocol.evaluate_unit, []
+    monkeypatch.setattr(
+        protocol, "evaluate_unit", lambda bench, references: asked.append(bench.methods) or real(bench, references)
+    )
+    both = evaluation(target, model_folder, tmp_path).run()
+    assert asked == [["ideal"]] * 4  # two categories, two seeds
+    assert both == finished[1]
+    assert both["methods"]["normal_matching"] == first["methods"]["normal_matching"]
+
+
 def test_training_free_methods_do_not_depend_on_the_head(target, model_folder, tmp_path, monkeypatch):
     first = evaluation(target, model_folder, tmp_path, methods=["normal_matching"], seeds=[0])
     results = first.run()
