@@ -32,7 +32,7 @@ def patch_masks(masks: Tensor, patch_size: tuple[int, int]) -> Tensor:
 
 
 def select_anomalous_patches(
-    normals: Tensor | None, abnormal: Tensor, mask: Tensor | None, erase: Erase
+    normals: Tensor | None, abnormal: Tensor, mask: Tensor | None, erase: Erase, share_normals: bool = False
 ) -> AnomalousPatches:
     """The anomalous patches of one reference set. Only they need denoising: nothing reads the others.
 
@@ -41,7 +41,10 @@ def select_anomalous_patches(
         abnormal: (L2, h, w, C).
         mask: (L2, h, w) bool; None to mark the patches that deviate most.
         erase: the Normal Variation Eraser with its settings.
+        share_normals: whether patches well outside a given mask join the normal ones.
     """
+    if mask is not None and normals is not None and share_normals:
+        normals = torch.cat([normals, abnormal[~_widened(mask)]])
     if mask is None:
         mask = estimate_mask(normals, abnormal, erase)
     if normals is None:
@@ -55,6 +58,11 @@ def select_anomalous_patches(
     positions = sinusoidal_positions(height, width, channels, abnormal.device).expand_as(abnormal)
     deviations = erase(abnormal[mask], normals, unit(normals)).denoised
     return AnomalousPatches(normals, abnormal[mask], positions[mask], deviations, mask.nonzero()[:, 0])
+
+
+def _widened(mask: Tensor) -> Tensor:
+    """Patch masks (L, h, w) and the patches around them: what people mark ends a little before the defect does."""
+    return F.max_pool2d(mask[:, None].float(), 3, stride=1, padding=1)[:, 0] > 0
 
 
 def pad_sets(sets: Sequence[AnomalousPatches]) -> tuple[Tensor, Tensor, Tensor, Tensor]:

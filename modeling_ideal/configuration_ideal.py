@@ -96,6 +96,8 @@ class IdealConfig(PreTrainedConfig):
         orthogonality_weight: weight of its second term (lambda_2).
         top_fraction: share of the highest patch scores whose mean is the image score.
         patch_smoothing: standard deviation, in patches, of a Gaussian over the patch scores; the paper has none.
+        share_normals: whether the patches of abnormal references that are well outside the given masks join those
+            of the normal references; in the paper they are not used.
     """
 
     model_type = "ideal"
@@ -118,6 +120,7 @@ class IdealConfig(PreTrainedConfig):
     orthogonality_weight: float | int = 0.8
     top_fraction: float | int = 0.01
     patch_smoothing: float | int = 0.0
+    share_normals: bool = False
 
     def __post_init__(self, **kwargs: Any) -> None:
         unknown = sorted(set(kwargs) - TRANSFORMERS_NAMES)
@@ -152,6 +155,11 @@ class IdealConfig(PreTrainedConfig):
         return self.num_neighbors, self.num_components, self.erase_strength, self.residual_anchor
 
     @property
+    def encoding(self) -> tuple:
+        """All settings that decide how references are encoded."""
+        return (*self.eraser, "share_normals") if self.share_normals else self.eraser
+
+    @property
     def loss_weights(self) -> dict[str, float]:
         """Weights of the parts of the loss that have one (Eq. 7, 10)."""
         return {
@@ -173,6 +181,7 @@ class IdealConfig(PreTrainedConfig):
             _require(_is_number(value) and holds(value), name, f"a number {expected}", value)
         for name, choices in CHOICES.items():
             _require(getattr(self, name) in choices, name, f"one of {choices}", getattr(self, name))
+        _require(isinstance(self.share_normals, bool), "share_normals", "True or False", self.share_normals)
         _require(self.num_neighbors >= 2, "num_neighbors", "an integer >= 2", self.num_neighbors)
         _require(
             self.num_components < self.num_neighbors,

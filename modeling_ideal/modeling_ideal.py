@@ -185,7 +185,11 @@ class IdealModel(PreTrainedModel):
         with self._full_precision():
             sets = [
                 select_anomalous_patches(
-                    banks[index] if banks else None, _pick(abnormal, index), _pick(marked, index), self._deviations
+                    _pick(banks or None, index),
+                    _pick(abnormal, index),
+                    _pick(marked, index),
+                    self._deviations,
+                    self.config.share_normals,
                 )
                 for index in indices
             ]
@@ -256,7 +260,7 @@ class IdealModel(PreTrainedModel):
         """Says which model encoded a reference set; hashed again only when weights or settings have changed."""
         # Weights made under inference_mode carry no version; nothing trains those.
         state = [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in self.parameters()]
-        settings = self.config.eraser
+        settings = self.config.encoding
         if self._known_fingerprint is None or self._known_fingerprint[0] != (state, settings):
             value = model_fingerprint(settings, self.config.backbone_config.to_dict(), self.named_parameters())
             self._known_fingerprint = ((state, settings), value)

@@ -29,6 +29,8 @@ def expected_output(model, query, normal, abnormal, masks):
     grid, channels = patches.shape[1:3], patches.shape[-1]
     normals = normals.reshape(-1, channels)
     marked = patch_masks(masks[None], config.patch_size)[0].numpy()
+    if config.share_normals:
+        normals = np.concatenate([normals, far_from_marks(patches, marked)])
     places = np.broadcast_to(plain.positions(*grid, channels), patches.shape)[marked]
     deviations = [plain.denoise(patch, normals, *settings)[1] for patch in patches[marked]]
     weights = {name: value.double().numpy() for name, value in model.deviation_encoder.state_dict().items()}
@@ -47,6 +49,17 @@ def expected_output(model, query, normal, abnormal, masks):
         scores = np.array([image.ravel() for image in grids])
     images = [plain.image_score(image, config.top_fraction) for image in scores]
     return scores, images, vectors, deviations
+
+
+def far_from_marks(patches, marked):
+    """Patches that neither are marked nor touch a marked one, not even at a corner."""
+    far = []
+    for image, mask in zip(patches, marked, strict=True):
+        for row, column in np.ndindex(mask.shape):
+            around = mask[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2]
+            if not around.any():
+                far.append(image[row, column])
+    return np.array(far).reshape(-1, patches.shape[-1])
 
 
 SIZES = {"square": (6, 6), "wide": (3, 7), "single": (1, 1)}
@@ -97,6 +110,42 @@ def test_smoothed_patch_scores_follow_a_plain_gaussian():
     scores, images, *_ = expected_output(model, *pictures, masks)
     np.testing.assert_allclose(out.patch_scores.flatten(1).detach(), scores, atol=TOLERANCE)
     np.testing.assert_allclose(out.scores.detach(), images, atol=TOLERANCE)
+
+
+def small_marks(count, size):
+    """Masks with one marked pixel each, so that most patches are far from it."""
+    masks = torch.zeros(count, *size)
+    for index, mask in enumerate(masks):
+        mask[index, 2 * index] = 1
+    return masks
+
+
+@pytest.mark.parametrize("num_abnormal", [1, 3])
+def test_unmarked_patches_can_join_the_normal_ones(num_abnormal):
+    size = (4 * PATCH, 6 * PATCH)
+    model = tiny_model(share_normals=True)
+    query, normal, abnormal = (
+        random_images(count, seed=seed, size=size) for seed, count in ((0, 2), (1, 1), (2, num_abnormal))
+    )
+    masks = small_marks(num_abnormal, size)
+    out = model(query, normal, abnormal, masks)
+    scores, _, vectors, _ = expected_output(model, query, normal, abnormal, masks)
+    np.testing.assert_allclose(out.patch_scores.flatten(1).detach(), scores, atol=TOLERANCE)
+    np.testing.assert_allclose(out.deviation_vectors[0].detach(), vectors, atol=TOLERANCE)
+    assert len(model.encode_references(normal, abnormal, masks).normal_features[0]) > 24 + 10 * num_abnormal
+
+
+def test_patches_join_the_normal_ones_only_where_marks_are_given():
+    size = (4 * PATCH, 6 * PATCH)
+    normal, abnormal = random_images(1, seed=1, size=size), random_images(1, seed=2, size=size)
+    shared, alone = tiny_model(share_normals=True), tiny_model()
+    for arguments in ((normal,), (normal, abnormal), (None, abnormal, small_marks(1, size))):
+        one, other = (model.encode_references(*arguments) for model in (shared, alone))
+        assert torch.equal(one.normal_features[0], other.normal_features[0])
+    everywhere = shared.encode_references(normal, abnormal, torch.ones(1, *size))
+    assert len(everywhere.normal_features[0]) == 24  # nothing is unmarked
+    with pytest.raises(ValueError, match="encoded by"):  # the setting is part of what encodes a set
+        alone(normal, references=shared.encode_references(normal, abnormal, small_marks(1, size)))
 
 
 def test_a_constant_image_follows_the_equations():

@@ -28,6 +28,7 @@ DEFAULTS = {
     "orthogonality_weight": 0.8,
     "top_fraction": 0.01,
     "patch_smoothing": 0.0,
+    "share_normals": False,
 }
 
 
@@ -69,6 +70,7 @@ BAD_VALUES = [
     ({"residual_anchor": "mean"}, r"residual_anchor: expected one of \('nearest', 'centroid'\), got 'mean'"),
     ({"alignment": "dot"}, r"alignment: expected one of \('cosine', 'euclidean', 'weighted'\), got 'dot'"),
     ({"patch_smoothing": -1}, r"patch_smoothing: expected a number >= 0, got -1"),
+    ({"share_normals": 1}, r"share_normals: expected True or False, got 1"),
     ({"loss_form": "three"}, r"loss_form: expected one of \('single_map', 'two_channel'\), got 'three'"),
     ({"neighbors": 3}, r"expected fields among \['alignment', .* got unknown \['neighbors'\]"),
     ({"backbone": "facebook/dinov2-small"}, r"got unknown \['backbone'\]"),

@@ -5,7 +5,7 @@ image score is the mean of the highest ones for all of them, so that methods dif
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 import torch
@@ -30,6 +30,7 @@ class Context:
         marked: (L2, h, w) bool, the anomalous patches; None to have them estimated.
         rotated: (L1 * turns, h, w, C), features of rotated normal references, for the methods that ask for them.
         eraser: number of neighbours, number of components, erase strength and residual anchor of the NVE.
+        share_normals: whether unmarked patches of abnormal references count as normal ones, as in `IdealConfig`.
     """
 
     normal: Tensor | None
@@ -37,6 +38,12 @@ class Context:
     marked: Tensor | None
     rotated: Tensor | None = None
     eraser: tuple[int, int, float, str] = (12, 4, 0.8, "nearest")
+    share_normals: bool = False
+
+    @cached_property
+    def shared(self) -> "Context":
+        """The same references, their unmarked patches among the normal ones."""
+        return replace(self, share_normals=True)
 
     def erase(self, strength: float | None = None) -> Erase:
         """The Normal Variation Eraser with these settings, or with another strength."""
@@ -52,7 +59,7 @@ class Context:
     @cached_property
     def normals(self) -> Tensor:
         """(Q, C) normal patches; without normal references the unmarked ones of the abnormal references."""
-        if self.normal is not None:
+        if self.normal is not None and not (self.share_normals and self.abnormal is not None):
             return self.normal.flatten(0, 2)
         return self._anomalous(None)[0]
 
@@ -97,7 +104,7 @@ class Context:
         if self.abnormal is None:
             raise ValueError("expected abnormal references for this method, got none")
         normals = None if self.normal is None else self.normal.flatten(0, 2)
-        found = select_anomalous_patches(normals, self.abnormal, self.marked, self.erase(strength))
+        found = select_anomalous_patches(normals, self.abnormal, self.marked, self.erase(strength), self.share_normals)
         return found.normals, found.features, found.deviations
 
 
@@ -112,6 +119,11 @@ class Query:
     def deviations(self) -> Deviations:
         """Residual and denoised deviations, and the cosine to the nearest normal patch."""
         return self.context.erase()(self.patches, self.context.normals, self.context.directions)
+
+    @cached_property
+    def shared(self) -> "Query":
+        """The same patches among references whose unmarked patches count as normal ones."""
+        return Query(self.patches, self.context.shared)
 
 
 Method = Callable[[Query], Tensor]
@@ -147,6 +159,16 @@ def nve_matching(query: Query) -> Tensor:
     return (_alignment(query.deviations.denoised, query.context.denoised) + normal_matching(query)) / 2
 
 
+def shared_normal_matching(query: Query) -> Tensor:
+    """Normal matching with the unmarked patches of the abnormal references among the normal ones."""
+    return normal_matching(query.shared)
+
+
+def shared_nve_matching(query: Query) -> Tensor:
+    """The same for the matching of denoised deviations."""
+    return nve_matching(query.shared)
+
+
 def residual_length(query: Query) -> Tensor:
     """Length of the residual against that of the feature."""
     return _relative_length(query.deviations.residual, query.patches)
@@ -176,6 +198,8 @@ METHODS: dict[str, Method] = {
     "both_matching": both_matching,
     "residual_matching": residual_matching,
     "nve_matching": nve_matching,
+    "shared_normal_matching": shared_normal_matching,
+    "shared_nve_matching": shared_nve_matching,
     "residual_length": residual_length,
     "nve_length": nve_length,
     "subspace": subspace_reconstruction,

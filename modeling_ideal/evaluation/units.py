@@ -137,7 +137,8 @@ def query_scores(bench: Workbench, context: Context, queries: Sequence[int]) -> 
         for name in bench.methods:
             if name in encoded:
                 head = bench.heads[name]
-                known = [query.deviations] if head.config.eraser == context.eraser else None
+                own = query.shared if head.config.share_normals else query
+                known = [own.deviations] if head.config.eraser == context.eraser else None
                 output = head.score_features(features, encoded[name], (1, 1), deviations=known)
                 scores[name].append(output.patch_scores[0])
             else:

@@ -29,11 +29,9 @@ def context(features):
     return Context(features["normal"], features["abnormal"], marked, features["rotated"])
 
 
-@pytest.fixture
-def plainly(features, context):
+def plain_parts(features, marked, normals):
     """The same as plain float64 arrays, with the denoised and residual deviations of the anomalous patches."""
-    normals = features["normal"].double().numpy().reshape(-1, 8)
-    anomalous = features["abnormal"][context.marked].double().numpy()
+    anomalous = features["abnormal"][marked].double().numpy()
     pairs = [plain.denoise(patch, normals, 12, 4, 0.8) for patch in anomalous]
     return {
         "query": features["query"].double().numpy().reshape(-1, 8),
@@ -43,6 +41,18 @@ def plainly(features, context):
         "residual": np.array([pair[0] for pair in pairs]),
         "denoised": np.array([pair[1] for pair in pairs]),
     }
+
+
+@pytest.fixture
+def plainly(features, context):
+    return plain_parts(features, context.marked, features["normal"].double().numpy().reshape(-1, 8))
+
+
+@pytest.fixture
+def plainly_shared(features, context, plainly):
+    """With the patches of the abnormal reference that do not touch the marked square: its last column."""
+    unmarked = features["abnormal"][0, :, 4].double().numpy()
+    return plain_parts(features, context.marked, np.concatenate([plainly["normals"], unmarked]))
 
 
 def nearest(vector, others):
@@ -66,10 +76,11 @@ def expected(name, patch, parts):
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - {"subspace", "coreset"}))
-def test_a_method_is_what_it_says(name, features, context, plainly):
+def test_a_method_is_what_it_says(name, features, context, plainly, plainly_shared):
     scores = METHODS[name](Query(features["query"].flatten(0, 1), context))
     assert scores.shape == (20,)
-    values = [expected(name, patch, plainly) for patch in plainly["query"]]
+    parts = plainly_shared if name.startswith("shared_") else plainly
+    values = [expected(name.removeprefix("shared_"), patch, parts) for patch in plainly["query"]]
     np.testing.assert_allclose(scores, values, atol=1e-5)
 
 
