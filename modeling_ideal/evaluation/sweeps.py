@@ -22,7 +22,7 @@ from .png import write_png
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Change = dict[str, Any]  # fields of IdealConfig, or `stage` of the backbone
+Change = dict[str, Any]  # fields of IdealConfig or of TrainingArguments
 NO_DUAL: Change = {"discriminability_weight": 0, "orthogonality_weight": 0}
 
 
@@ -50,6 +50,7 @@ SWEEPS: dict[str, dict[str, Change]] = {
     "patch smoothing": _values("patch_smoothing", 0.0, 0.5, 0.7, 1.0),
     "top fraction": _values("top_fraction", 0.001, 0.003, 0.01, 0.03),
     "stage": _values("stage", "stage6", "stage8", "stage9", "stage10", "stage12"),
+    "epochs": _values("epochs", 4, 8, 16),
 }
 FIGURES = {"image_auroc": "image AUROC", "pixel_auroc": "pixel AUROC"}
 
@@ -81,13 +82,14 @@ def _measure(base: TrainingArguments, change: Change, runs: Path) -> dict[str, d
 
 def change_arguments(base: TrainingArguments, change: Change, runs: Path) -> TrainingArguments:
     """The arguments of one point; points that come to the same settings share a run."""
-    change = dict(change)
-    stage = change.pop("stage", base.stage)
-    config = {**DEFAULTS, **base.config_values(), **change}
+    given = {field.name for field in fields(TrainingArguments)} & set(change)
+    changed = replace(base, **{key: change[key] for key in given})
+    config = {**DEFAULTS, **base.config_values(), **{key: change[key] for key in set(change) - given}}
     config = {key: value for key, value in config.items() if value != DEFAULTS.get(key)}
-    name = "-".join([stage or "last", *(f"{key}={config[key]}" for key in sorted(config))])
+    others = [f"{key}={change[key]}" for key in sorted(given - {"stage"}) if change[key] != getattr(base, key)]
+    name = "-".join([changed.stage or "last", *others, *(f"{key}={config[key]}" for key in sorted(config))])
     pairs = [f"{key}={json.dumps(value)}" for key, value in sorted(config.items())]
-    return replace(base, stage=stage, config=pairs, output_dir=str(runs / name))
+    return replace(changed, config=pairs, output_dir=str(runs / name))
 
 
 def _defaults() -> Mapping[str, Any]:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from modeling_ideal import IdealConfig
 from modeling_ideal.evaluation.sweeps import DEFAULTS, SWEEPS, change_arguments, main, run_sweeps
 
 from ..training.conftest import TINY, arguments, backbone_folder, source  # noqa: F401 - fixtures
@@ -11,9 +12,11 @@ from ..training.conftest import TINY, arguments, backbone_folder, source  # noqa
 
 def test_every_sweep_passes_the_papers_setting():
     for name, points in SWEEPS.items():
-        if name == "stage":
+        if name in ("stage", "epochs"):
             continue
         settings = [{**DEFAULTS, **change} for change in points.values()]
+        for each in settings:
+            IdealConfig(**each)  # or a long sweep would stop half-way
         assert DEFAULTS in settings, name
         assert len({json.dumps(each, sort_keys=True) for each in settings}) == len(points), name
 
@@ -25,7 +28,10 @@ def test_points_with_the_same_settings_share_a_run(arguments, tmp_path):  # noqa
     assert change_arguments(base, {"alignment": "cosine", "erase_strength": 0.8}, tmp_path) == paper
     other = change_arguments(base, {"num_neighbors": 4, "stage": "stage2"}, tmp_path)
     assert (other.stage, other.config) == ("stage2", ["num_neighbors=4"])
-    assert other.output_dir != paper.output_dir
+    longer = change_arguments(base, {"epochs": base.epochs + 1}, tmp_path)
+    assert (longer.epochs, longer.config) == (base.epochs + 1, [])
+    assert change_arguments(base, {"epochs": base.epochs}, tmp_path) == paper
+    assert len({paper.output_dir, other.output_dir, longer.output_dir}) == 3
 
 
 def test_a_sweep_measures_each_point_and_goes_on_where_it_was(arguments, tmp_path):  # noqa: F811
