@@ -13,10 +13,11 @@ PROBABILITY_MARGIN = 1e-6  # keeps logarithms finite
 
 def focal_loss(probabilities: Tensor, targets: Tensor) -> Tensor:
     """Focal loss of probabilities against 0/1 targets of the same shape."""
-    probabilities = probabilities.clamp(PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN)
-    positive = FOCAL_ALPHA * (1 - probabilities) ** FOCAL_GAMMA * probabilities.log()
-    negative = (1 - FOCAL_ALPHA) * probabilities**FOCAL_GAMMA * (1 - probabilities).log()
-    return -torch.where(targets > 0, positive, negative).mean()
+    anomalous = targets > 0
+    right = torch.where(anomalous, probabilities, 1 - probabilities)  # probability of what is there
+    right = right.clamp(PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN)
+    weights = torch.where(anomalous, FOCAL_ALPHA, 1 - FOCAL_ALPHA)
+    return -(weights * (1 - right) ** FOCAL_GAMMA * right.log()).mean()
 
 
 def dice_loss(probabilities: Tensor, targets: Tensor) -> Tensor:

@@ -103,13 +103,20 @@ def top_similarities(similarities: Tensor, count: int) -> tuple[Tensor, Tensor]:
     a row lie in the groups with the largest maxima.
     """
     rows, columns = similarities.shape
-    if columns % GROUPS or columns // GROUPS < count:
+    members = columns // GROUPS
+    if members < count:
         return similarities.topk(count)
-    grouped = similarities.view(rows, GROUPS, -1)  # column = group + member * (Q / GROUPS)
+    rest = similarities[:, members * GROUPS :]  # fewer than GROUPS columns belong to no group
+    grouped = similarities[:, : members * GROUPS].unflatten(1, (GROUPS, members))  # column = group + place * members
     groups = grouped.amax(1).topk(count, sorted=False).indices  # (P, count)
     candidates = grouped.gather(2, groups[:, None].expand(-1, GROUPS, -1)).flatten(1)  # (P, GROUPS * count)
+    columns_of = (groups[:, None] + members * torch.arange(GROUPS, device=groups.device)[:, None]).flatten(1)
+    if rest.shape[1]:
+        candidates = torch.cat([candidates, rest], 1)
+        others = torch.arange(members * GROUPS, columns, device=groups.device).expand(rows, -1)
+        columns_of = torch.cat([columns_of, others], 1)
     values, places = candidates.topk(count)
-    return values, groups.gather(1, places % count) + places // count * grouped.shape[2]
+    return values, columns_of.gather(1, places)
 
 
 def _weighted_sum(normals: Tensor, neighbors: Tensor, weights: Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """Anomaly scoring with projection: Eq. 8-9. Pure functions."""
 
+from functools import cache
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -95,5 +97,18 @@ def smooth_patches(scores: Tensor, sigma: float) -> Tensor:
 
 
 def upsample(maps: Tensor, size: tuple[int, int]) -> Tensor:
-    """Patch maps (B, h, w) to pixels (B, H, W), bilinear."""
-    return F.interpolate(maps[:, None], size=size, mode="bilinear", align_corners=False)[:, 0]
+    """Patch maps (B, h, w) to pixels (B, H, W), bilinear.
+
+    Two products with the weights of each side: their gradient is a product too, several times as fast as that of
+    `F.interpolate`, which fills the same weights in here.
+    """
+    rows, columns = (
+        _linear_weights(side, pixels).to(maps) for side, pixels in zip(maps.shape[1:], size, strict=True)
+    )
+    return rows @ maps @ columns.T
+
+
+@cache
+def _linear_weights(patches: int, pixels: int) -> Tensor:
+    """How much each patch of a line gives to each of its pixels: (pixels, patches)."""
+    return F.interpolate(torch.eye(patches)[None], size=pixels, mode="linear", align_corners=False)[0].T.contiguous()
