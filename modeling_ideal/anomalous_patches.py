@@ -1,7 +1,7 @@
 """Which patches of the abnormal references are anomalous, and how they deviate from the normal ones."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -29,6 +29,22 @@ class AnomalousPatches(NamedTuple):
 def patch_masks(masks: Tensor, patch_size: tuple[int, int]) -> Tensor:
     """Pixel masks (R, L, H, W) to patch masks (R, L, h, w): a patch is anomalous when any of its pixels is."""
     return F.max_pool2d((masks != 0).float(), patch_size) > 0
+
+
+def pick(sets: Any, index: int) -> Any:
+    """The set of query `index`: its own, or the one that all share; None if there are none."""
+    return sets if sets is None else sets[index if len(sets) > 1 else 0]
+
+
+def select_sets(
+    banks: Sequence[Tensor] | None, abnormal: Tensor, marked: Tensor | None, erase: Erase, share_normals: bool
+) -> list[AnomalousPatches]:
+    """`select_anomalous_patches` for each of R sets: banks, abnormal and marked have R entries, or 1 for all."""
+    groups = [group for group in (banks, abnormal) if group is not None]
+    return [
+        select_anomalous_patches(pick(banks, index), pick(abnormal, index), pick(marked, index), erase, share_normals)
+        for index in range(max(map(len, groups)))
+    ]
 
 
 def select_anomalous_patches(

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
-from .anomalous_patches import pad_sets, patch_masks, select_anomalous_patches
+from .anomalous_patches import pad_sets, patch_masks, pick, select_sets
 from .backbone import build_backbone, freeze, load_backbone, load_backbone_config, patch_features
 from .configuration_ideal import IdealConfig
 from .input_checks import check_counts, check_images, check_references, check_targets
 from .intrinsic_deviation_encoder import IntrinsicDeviationEncoder
 from .losses import query_losses, reference_losses, total_loss
-from .normal_variation_eraser import Deviations, erase_normal_variation, nearest_cosine, unit
+from .normal_variation_eraser import Deviations, erase_normal_variation, nearest_cosine
 from .outputs import IdealOutput
 from .references import IdealReferences, model_fingerprint
 from .scoring import (
@@ -133,6 +133,10 @@ class IdealModel(PreTrainedModel):
             references = self._encode(normal_refs, abnormal_refs, masks)
         elif normal_refs is not None or abnormal_refs is not None or masks is not None:
             raise ValueError("expected encoded references or reference images, got both")
+        elif references.tile_size is not None:
+            raise ValueError(
+                "references: expected whole pictures, got tiles; TiledDetector and the pipeline take them"
+            )
         else:
             self.check_encoded(references)
         features = self.extract_features(query)
@@ -177,22 +181,12 @@ class IdealModel(PreTrainedModel):
             marked: patch masks like `abnormal` without C, bool, or None to mark the patches that deviate most.
         """
         check_counts(normal=normal, abnormal=abnormal)
-        indices = range(max(len(group) for group in (normal, abnormal) if group is not None))
         num_normal = 0 if normal is None else normal.shape[1]
-        banks = [] if normal is None else [_pick(normal, index).flatten(0, 2) for index in indices]  # (Q, C) each
+        banks = [] if normal is None else [part.flatten(0, 2) for part in normal]  # (Q, C) each
         if abnormal is None:
             return IdealReferences(banks, num_normal=num_normal)
         with self._full_precision():
-            sets = [
-                select_anomalous_patches(
-                    _pick(banks or None, index),
-                    _pick(abnormal, index),
-                    _pick(marked, index),
-                    self._deviations,
-                    self.config.share_normals,
-                )
-                for index in indices
-            ]
+            sets = select_sets(banks or None, abnormal, marked, self._deviations, self.config.share_normals)
             vectors = self.deviation_encoder(*pad_sets(sets))  # (R, M, C)
         return IdealReferences(
             normal_features=[part.normals for part in sets],
@@ -230,9 +224,8 @@ class IdealModel(PreTrainedModel):
                 denoised = torch.stack([part.denoised for part in deviations])  # (B, N, C)
                 cosine = projection_cosine(denoised, vectors, patches)
                 if self.config.alignment == "weighted":
-                    known = [_pick(references.abnormal_deviations, index) for index in range(len(query))]
-                    matched = [nearest_cosine(part, unit(other)) for part, other in zip(denoised, known, strict=True)]
-                    alignment = weighted_alignment(cosine, torch.stack(matched), denoised, patches)
+                    known = [pick(references.abnormal_deviations, index) for index in range(len(query))]
+                    alignment = weighted_alignment(cosine, known, denoised, patches)
                 else:
                     alignment = deviation_alignment(cosine, self.config.alignment)
                 if self.config.loss_form == "two_channel":
@@ -296,8 +289,3 @@ class IdealModel(PreTrainedModel):
     def _full_precision(self) -> torch.autocast:
         """Everything after the backbone runs in float32: it is cheap, and eigenvectors need the digits."""
         return torch.autocast(self.device.type, enabled=False)
-
-
-def _pick(sets: Any, index: int) -> Any:
-    """The set of query `index`: its own, or the one that all share; None if there are none."""
-    return sets if sets is None else sets[index if len(sets) > 1 else 0]

@@ -1,5 +1,6 @@
 """Anomaly scoring with projection: Eq. 8-9. Pure functions."""
 
+from collections.abc import Sequence
 from functools import cache
 
 import torch
@@ -7,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .image_processing_ideal import gaussian_smoothing
+from .normal_variation_eraser import nearest_cosine, unit
 
 # A deviation this small against its feature (squared lengths) is rounding, and its direction means nothing.
 NEGLIGIBLE_DEVIATION = 1e-8
@@ -55,7 +57,7 @@ def deviation_alignment(cosine: Tensor, alignment: str) -> Tensor:
     return 1 - cosine_distance(cosine)
 
 
-def weighted_alignment(cosine: Tensor, known_cosine: Tensor, deviations: Tensor, features: Tensor) -> Tensor:
+def weighted_alignment(cosine: Tensor, known: Sequence[Tensor], deviations: Tensor, features: Tensor) -> Tensor:
     """How much of a deviation survives projection, weighed by how long it is, in [0, 1].
 
     Differs from the paper: the deviation of a normal patch is tiny and may point anywhere, so alignment counts in
@@ -64,10 +66,13 @@ def weighted_alignment(cosine: Tensor, known_cosine: Tensor, deviations: Tensor,
 
     Args:
         cosine: (B, N) of each deviation and its projection.
-        known_cosine: (B, N) of each deviation and the nearest one of an anomalous reference patch.
+        known: B tensors (A, C), the denoised deviations of the anomalous reference patches.
         deviations: (B, N, C) denoised deviations.
         features: (B, N, C) the patches they belong to.
     """
+    known_cosine = torch.stack(
+        [nearest_cosine(part, unit(others)) for part, others in zip(deviations, known, strict=True)]
+    )  # (B, N)
     lengths = torch.linalg.vector_norm(deviations, dim=-1)
     sizes = torch.linalg.vector_norm(features, dim=-1)
     share = (lengths / sizes.clamp_min(torch.finfo(sizes.dtype).tiny)).clamp(max=1)
@@ -102,9 +107,7 @@ def upsample(maps: Tensor, size: tuple[int, int]) -> Tensor:
     Two products with the weights of each side: their gradient is a product too, several times as fast as that of
     `F.interpolate`, which fills the same weights in here.
     """
-    rows, columns = (
-        _linear_weights(side, pixels).to(maps) for side, pixels in zip(maps.shape[1:], size, strict=True)
-    )
+    rows, columns = (_linear_weights(side, pixels).to(maps) for side, pixels in zip(maps.shape[1:], size, strict=True))
     return rows @ maps @ columns.T
 
 

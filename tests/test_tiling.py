@@ -1,5 +1,7 @@
 """Tiles: they cover everything, leave no seams, and find what a resized picture loses."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -91,7 +93,7 @@ def test_a_plain_picture_has_a_plain_map(detector):
     anomaly_map = detector.detect(grey, references, smoothing=0).anomaly_map
     one_tile = detector.model(
         detector.processor(query=grey[:TILE, :TILE])["query"],
-        references=detector.encode_references([np.full((TILE, TILE, 3), 60, np.uint8)]),
+        references=replace(detector.encode_references([np.full((TILE, TILE, 3), 60, np.uint8)]), tile_size=None),
     )
     # The tiles are equal, so what remains is what one tile says, shifted and blended.
     assert anomaly_map.min() >= one_tile.anomaly_maps.min() - 1e-5
@@ -139,6 +141,12 @@ def test_references_are_bounded_saved_and_loaded(model, tmp_path):
         TiledDetector(model, IdealImageProcessor(size=TILE, patch_size=PATCH), tile_size=16).detect(query, loaded)
     with pytest.raises(ValueError, match="expected a set encoded by this model"):
         TiledDetector(tiny_model(seed=3), detector.processor).detect(query, loaded)
+
+
+def test_references_of_tiles_are_not_for_whole_pictures(model, detector):
+    references = detector.encode_references([texture(40, 50, 1)])
+    with pytest.raises(ValueError, match="references: expected whole pictures, got tiles"):
+        model(torch.zeros(1, 3, TILE, TILE), references=references)
 
 
 def test_abnormal_references_with_masks_without_and_alone(detector):

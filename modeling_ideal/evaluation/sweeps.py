@@ -52,6 +52,7 @@ SWEEPS: dict[str, dict[str, Change]] = {
     "stage": _values("stage", "stage6", "stage8", "stage9", "stage10", "stage12"),
     "epochs": _values("epochs", 4, 8, 16),
 }
+LEAST_RANGE = 6.0  # percentage points that a plot shows at least: noise should look like noise
 FIGURES = {"image_auroc": "image AUROC", "pixel_auroc": "pixel AUROC"}
 
 
@@ -114,8 +115,9 @@ def draw_sweep(name: str, setup: str, points: Mapping[str, Mapping[str, Mapping[
         axes.plot(labels, values, marker="o")
         for place, value in enumerate(values):
             axes.annotate(f"{value:.1f}", (place, value), textcoords="offset points", xytext=(0, 6), ha="center")
-        axes.set(title=f"{title}, %")
-        axes.margins(0.15, 0.3)
+        middle, half = (min(values) + max(values)) / 2, 0.65 * max(max(values) - min(values), LEAST_RANGE)
+        axes.set(title=f"{title}, %", ylim=(middle - half, middle + half))
+        axes.margins(x=0.15)
         axes.grid(alpha=0.3)
     return figure
 
