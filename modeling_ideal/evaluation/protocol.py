@@ -75,6 +75,7 @@ class Evaluation:
     encoder: BackboneEncoder = field(init=False)
 
     def __post_init__(self) -> None:
+        self.methods = list(dict.fromkeys(self.methods))  # one named twice would be scored twice
         known = [IDEAL, *METHODS, *self.others]
         unknown = sorted(set(self.methods) - set(known))
         if unknown or not self.methods:

@@ -174,6 +174,12 @@ def test_a_method_that_joins_leaves_the_others_alone(finished, target, model_fol
     assert both["methods"]["normal_matching"] == first["methods"]["normal_matching"]
 
 
+def test_a_method_named_twice_is_measured_once(target, model_folder, tmp_path):
+    once = evaluation(target, model_folder, tmp_path / "once", methods=["normal_matching"]).run()
+    twice = evaluation(target, model_folder, tmp_path / "twice", methods=["normal_matching"] * 2).run()
+    assert twice["methods"] == once["methods"]
+
+
 def test_training_free_methods_do_not_depend_on_the_head(target, model_folder, tmp_path, monkeypatch):
     first = evaluation(target, model_folder, tmp_path, methods=["normal_matching"], seeds=[0])
     results = first.run()
