@@ -112,6 +112,8 @@ def upsample(maps: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 @cache
+@torch.inference_mode(False)  # what is kept must serve training too, whoever asks first
 def _linear_weights(patches: int, pixels: int) -> Tensor:
-    """How much each patch of a line gives to each of its pixels: (pixels, patches)."""
-    return F.interpolate(torch.eye(patches)[None], size=pixels, mode="linear", align_corners=False)[0].T.contiguous()
+    """How much each patch of a line gives to each of its pixels: (pixels, patches), float32, on the CPU."""
+    lines = torch.eye(patches, dtype=torch.float32, device="cpu")[None]
+    return F.interpolate(lines, size=pixels, mode="linear", align_corners=False)[0].T.contiguous()

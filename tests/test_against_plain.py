@@ -12,6 +12,7 @@ from modeling_ideal.normal_variation_eraser import (
     top_similarities,
     unit,
 )
+from modeling_ideal.scoring import upsample
 
 from . import plain
 from .conftest import PATCH, random_images, random_masks, tiny_model
@@ -146,6 +147,23 @@ def test_patches_join_the_normal_ones_only_where_marks_are_given():
     assert len(everywhere.normal_features[0]) == 24  # nothing is unmarked
     with pytest.raises(ValueError, match="encoded by"):  # the setting is part of what encodes a set
         alone(normal, references=shared.encode_references(normal, abnormal, small_marks(1, size)))
+
+
+@pytest.mark.parametrize(
+    ("grid", "size"), [((3, 5), (42, 70)), ((1, 1), (14, 14)), ((4, 7), (9, 30)), ((6, 2), (4, 1))]
+)
+def test_upsampling_is_bilinear_forward_and_backward(grid, size):
+    maps = torch.randn(2, *grid)
+    with torch.inference_mode():  # whoever asks first, training works afterwards
+        upsample(maps, size)
+    ours, theirs = (maps.clone().requires_grad_() for _ in range(2))
+    weights = torch.randn(2, *size)
+    upsampled = upsample(ours, size)
+    expected = torch.nn.functional.interpolate(theirs[:, None], size=size, mode="bilinear", align_corners=False)[:, 0]
+    torch.testing.assert_close(upsampled, expected, atol=1e-5, rtol=0)
+    (upsampled * weights).sum().backward()
+    (expected * weights).sum().backward()
+    torch.testing.assert_close(ours.grad, theirs.grad, atol=1e-4, rtol=0)
 
 
 def test_a_constant_image_follows_the_equations():
