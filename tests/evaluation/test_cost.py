@@ -20,7 +20,8 @@ from ..conftest import PATCH, tiny_model
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the peak memory")
 
-PATCHES, WIDTH, LAYERS = 64, 16, 2  # of the tiny model
+GRID, WIDTH, LAYERS = 8, 16, 2  # of the tiny model
+PATCHES = GRID**2
 VECTORS, NEIGHBORS, COMPONENTS = 5, 12, 4
 
 
@@ -41,7 +42,13 @@ def scoring_flops(normal_patches):
     centring = PATCHES * 2 * (2 * NEIGHBORS**3 + 2 * NEIGHBORS**2)
     subspace = PATCHES * 2 * 2 * NEIGHBORS * COMPONENTS
     projection = 2 * (PATCHES * WIDTH * VECTORS + VECTORS**2 * WIDTH + PATCHES * VECTORS**2)
-    return matching + inner + centring + subspace + projection
+    return matching + inner + centring + subspace + projection + upsampling_flops()
+
+
+def upsampling_flops():
+    """Patch scores to pixels, one side after the other."""
+    side = GRID * PATCH
+    return 2 * side * GRID**2 + 2 * side**2 * GRID
 
 
 @pytest.fixture
@@ -68,8 +75,8 @@ def test_flops_of_a_query_are_those_counted_by_hand(cost):
         # Encoding again: the backbone for each reference, and less than another query's scoring for the encoder.
         images = (normal + 1) * backbone_flops()
         assert images < again - flops < images + scoring_flops(normal * PATCHES)
-    matching = 2 * PATCHES**2 * WIDTH  # without abnormal references there is nothing else
-    assert setups["N1A0"]["references_once"]["flops"] == backbone_flops() + matching
+    matching = 2 * PATCHES**2 * WIDTH  # all that remains without abnormal references
+    assert setups["N1A0"]["references_once"]["flops"] == backbone_flops() + matching + upsampling_flops()
 
 
 def test_parameters(cost):
