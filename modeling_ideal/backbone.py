@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import AutoBackbone, AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers.utils import logging
 
 
 def build_backbone(config: PreTrainedConfig) -> PreTrainedModel:
@@ -25,9 +26,14 @@ def load_backbone(name_or_folder: str, config: PreTrainedConfig, dtype: torch.dt
     with torch.device("meta"):
         backbone_class = type(build_backbone(config))
     options: dict[str, Any] = {} if hasattr(config, "stage_names") else {"add_pooling_layer": False}
-    backbone, info = backbone_class.from_pretrained(
-        name_or_folder, config=copy.deepcopy(config), dtype=dtype, output_loading_info=True, **options
-    )
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()  # weights of layers behind the stage that is read are left over: no news
+    try:
+        backbone, info = backbone_class.from_pretrained(
+            name_or_folder, config=copy.deepcopy(config), dtype=dtype, output_loading_info=True, **options
+        )
+    finally:
+        logging.set_verbosity(verbosity)
     if info["missing_keys"]:
         raise ValueError(
             f"expected all weights of {backbone_class.__name__} in {name_or_folder!r}, "

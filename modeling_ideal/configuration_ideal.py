@@ -243,4 +243,13 @@ def _build_backbone_config(backbone_config: Mapping | PreTrainedConfig | None) -
         raise ValueError(f"backbone_config.out_features: expected exactly one stage, got {stages}")
     if hasattr(config, "reshape_hidden_states"):
         config.reshape_hidden_states = True  # without it class and register tokens come first
+    _leave_out_unread_layers(config)
     return config
+
+
+def _leave_out_unread_layers(config: PreTrainedConfig) -> None:
+    """A backbone ends at the stage that is read: what lies behind would cost time and weights, and change nothing."""
+    stages, layers = getattr(config, "stage_names", None), getattr(config, "num_hidden_layers", None)
+    if stages and layers == len(stages) - 1 and not hasattr(config, "depths"):  # a stage is a layer
+        config.num_hidden_layers = stages.index(config.out_features[0])
+        config.stage_names = stages[: config.num_hidden_layers + 1]

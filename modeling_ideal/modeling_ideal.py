@@ -45,6 +45,7 @@ class IdealModel(PreTrainedModel):
     main_input_name = "query"
     input_modalities = ("image",)
     _supports_sdpa = True
+    _keys_to_ignore_on_load_unexpected = (r"^backbone\..*layer\.\d+\.",)  # behind the stage that is read
 
     def __init__(self, config: IdealConfig) -> None:
         super().__init__(config)

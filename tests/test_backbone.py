@@ -1,8 +1,11 @@
 """Patch features of every kind of ViT backbone: the right tokens, any grid, any patch size."""
 
+import json
+
 import pytest
 import torch
-from transformers import AutoConfig
+from safetensors.torch import load_file, save_file
+from transformers import AutoBackbone, AutoConfig
 
 from modeling_ideal import IdealConfig, IdealModel
 
@@ -67,6 +70,44 @@ def test_every_backbone_scores_and_survives_saving(name, tmp_path):
     loaded, info = IdealModel.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(info.values()), info
     assert torch.equal(loaded(query, normal, abnormal, masks).patch_scores, out.patch_scores)
+
+
+@pytest.mark.parametrize("name", ["dinov2", "dinov2_with_registers", "dinov3_vit", "pixio"])
+def test_layers_behind_the_stage_are_left_out_and_change_nothing(name, tmp_path):
+    values = {**COMMON, **BACKBONES[name], "out_features": ["stage2"]}
+    torch.manual_seed(0)
+    whole = AutoBackbone.from_config(AutoConfig.for_model(name, **values)).eval()
+    whole.save_pretrained(tmp_path)
+    patch = values["patch_size"]
+    model = IdealModel.from_backbone(
+        tmp_path, backbone_config={"out_features": ["stage2"]}, image_size=4 * patch, num_attention_heads=4
+    )
+    images = torch.randn(2, 3, 3 * patch, 5 * patch)
+    with torch.no_grad():
+        expected = whole(images).feature_maps[0]  # (B, C, h, w)
+    assert torch.equal(model.extract_features(images), expected.permute(0, 2, 3, 1))
+    assert model.config.backbone_config.num_hidden_layers == 2
+    assert sum(weight.numel() for weight in model.backbone.parameters()) < sum(
+        weight.numel() for weight in whole.parameters()
+    )
+
+
+def test_a_checkpoint_that_still_has_the_layers_behind_the_stage_loads(tmp_path, caplog):
+    model, _ = build("dinov2")
+    model.save_pretrained(tmp_path)
+    file = tmp_path / "model.safetensors"
+    weights = load_file(file)
+    unread = {name.replace("layer.1.", "layer.2."): weights[name] + 1 for name in weights if "layer.1." in name}
+    assert unread
+    save_file({**weights, **unread}, file, metadata={"format": "pt"})
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["backbone_config"] |= {"num_hidden_layers": 3, "stage_names": ["stem", "stage1", "stage2", "stage3"]}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    loaded, info = IdealModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(info.values()), info
+    assert not caplog.records
+    images = torch.randn(1, 3, 42, 70)
+    assert torch.equal(loaded.extract_features(images), model.extract_features(images))
 
 
 def test_a_plain_vit_loads_its_pretrained_weights(tmp_path):

@@ -29,8 +29,6 @@ class CachedTeacher:
         key = hashlib.blake2b(self._encoder.fingerprint.encode(), digest_size=16).hexdigest()
         self.directory = Path(directory).expanduser() / key
         self.directory.mkdir(parents=True, exist_ok=True)
-        # What lies behind the stage has no part in its features: not running it saves its time.
-        self.backbone.encoder.layer = self.backbone.encoder.layer[:stage]
 
     def __call__(self, images: list[Image.Image]) -> Tensor:
         """(n, h, w, C) float32 patch features of n pictures."""
