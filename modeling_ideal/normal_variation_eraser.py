@@ -12,15 +12,16 @@ so k weights a patch say everything, they come from k x k algebra, and one weigh
 features applies them. Work goes through fixed-size chunks: memory does not grow with the number of references.
 """
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import partial
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .threads import map_in_threads
+
+PATCHES_A_THREAD = 128  # taken through the eraser by one thread of a CPU
 MAX_SIMILARITIES = 2**22  # of one chunk of patches against all normal patches: 16 MB
 MAX_NEIGHBORS = 2**12  # gathered at a time: 6 MB with 384 channels
 GROUPS = 8  # see top_similarities
@@ -44,7 +45,6 @@ def unit(vectors: Tensor) -> Tensor:
     return F.normalize(vectors, dim=-1)
 
 
-@torch.no_grad()
 def erase_normal_variation(
     targets: Tensor,
     normals: Tensor,
@@ -67,6 +67,20 @@ def erase_normal_variation(
             neighbours weighted by softmax(cosine) is also the centre of the local PCA, weighted alike, because
             the released implementation does it so.
     """
+    settings = (num_neighbors, num_components, erase_strength, residual_anchor)
+    erase = partial(_erase_part, normals=normals, normal_directions=normal_directions, settings=settings)
+    if targets.device.type != "cpu":
+        return erase(targets)
+    parts = map_in_threads(erase, targets.split(PATCHES_A_THREAD))
+    return Deviations(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+@torch.no_grad()
+def _erase_part(
+    targets: Tensor, normals: Tensor, normal_directions: Tensor, settings: tuple[int, int, float, str]
+) -> Deviations:
+    """`erase_normal_variation` of patches that one thread takes: none depends on another."""
+    num_neighbors, num_components, erase_strength, residual_anchor = settings
     cosines, neighbors = nearest_normals(unit(targets), normal_directions, num_neighbors)  # (P, k) both
     residual = targets - normals.index_select(0, neighbors[:, 0])
     inner, overlap = _local_geometry(residual, normals, neighbors)
@@ -172,26 +186,9 @@ def _subspace_weights(
         return torch.zeros_like(overlap)
     # X = centring @ neighbours: less their mean, each times the root of its weight.
     centring = weights.sqrt()[..., None] * (torch.eye(count, device=weights.device) - weights[:, None])
-    values, vectors = symmetric_eigen(centring @ inner @ centring.mT)  # of X X^T, ascending
+    values, vectors = torch.linalg.eigh(centring @ inner @ centring.mT)  # of X X^T, ascending
     values, vectors = values[:, -num_components:], vectors[..., -num_components:]  # (P, r), (P, k, r)
     real = values > torch.maximum(RELATIVE_VARIANCE * values[:, -1:], negligible[:, None])
     inverse = torch.where(real, 1 / values.where(real, 1.0), 0.0)
     coordinates = inverse[..., None] * (vectors.mT @ (centring @ overlap[..., None]))  # (P, r, 1)
     return (centring.mT @ (vectors @ coordinates))[..., 0]
-
-
-def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
-    """`torch.linalg.eigh` of (P, k, k); on a CPU LAPACK takes one matrix after the other, so share them out."""
-    workers = torch.get_num_threads()
-    if matrices.device.type != "cpu" or workers == 1 or len(matrices) < 32 * workers:
-        return torch.linalg.eigh(matrices)
-    first, *others = matrices.chunk(workers)
-    elsewhere = [_thread_pool(os.getpid(), workers).submit(torch.linalg.eigh, part) for part in others]
-    values, vectors = zip(torch.linalg.eigh(first), *(part.result() for part in elsewhere), strict=True)
-    return torch.cat(values), torch.cat(vectors)
-
-
-@cache
-def _thread_pool(process_id: int, workers: int) -> ThreadPoolExecutor:
-    """One pool a process: a forked child has none of its parent's threads."""
-    return ThreadPoolExecutor(workers, thread_name_prefix="ideal-eigen")

@@ -1,6 +1,8 @@
 """Tiny random models and pictures; real data only where the environment names it."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 # Some virtual machines announce AMX and then refuse it: bfloat16 products die of an illegal instruction there.
@@ -136,3 +138,14 @@ def modules_cache(tmp_path, monkeypatch):
     """Where remote code that this process loads is copied to, away from the user's."""
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.syspath_prepend(tmp_path / "modules")
+
+
+@contextmanager
+def threads(count: int) -> Iterator[None]:
+    """torch with so many threads, then as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -8,14 +8,13 @@ from modeling_ideal.anomalous_patches import patch_masks
 from modeling_ideal.normal_variation_eraser import (
     erase_normal_variation,
     nearest_normals,
-    symmetric_eigen,
     top_similarities,
     unit,
 )
 from modeling_ideal.scoring import upsample
 
 from . import plain
-from .conftest import PATCH, random_images, random_masks, tiny_model
+from .conftest import PATCH, random_images, random_masks, threads, tiny_model
 
 TOLERANCE = 1e-4
 
@@ -233,6 +232,7 @@ def test_chunks_change_nothing(monkeypatch):
     whole, *_ = erase_both(targets, normals)
     monkeypatch.setattr("modeling_ideal.normal_variation_eraser.MAX_SIMILARITIES", 7 * 64)
     monkeypatch.setattr("modeling_ideal.normal_variation_eraser.MAX_NEIGHBORS", 36)
+    monkeypatch.setattr("modeling_ideal.normal_variation_eraser.PATCHES_A_THREAD", 11)
     chunked, *_ = erase_both(targets, normals)
     for a, b in zip(whole, chunked, strict=True):
         torch.testing.assert_close(a, b)
@@ -254,14 +254,12 @@ def test_nearest_normals_are_clamped_to_those_there_are():
     assert cosines.shape == places.shape == (4, 3)
 
 
-def test_eigenvectors_do_not_depend_on_the_threads():
-    matrices = torch.randn(200, 6, 6)
-    matrices = matrices @ matrices.mT
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(2)
-        shared = symmetric_eigen(matrices)
-    finally:
-        torch.set_num_threads(threads)
-    for a, b in zip(shared, torch.linalg.eigh(matrices), strict=True):
+def test_threads_change_nothing():
+    rng = np.random.default_rng(4)
+    arguments = [torch.from_numpy(rng.normal(size=(size, 16))).float() for size in (300, 200)]
+    with threads(1):
+        alone = erase_normal_variation(*arguments, unit(arguments[1]), 12, 4, 0.8, "nearest")
+    with threads(3):
+        shared = erase_normal_variation(*arguments, unit(arguments[1]), 12, 4, 0.8, "nearest")
+    for a, b in zip(alone, shared, strict=True):
         assert torch.equal(a, b)

@@ -102,8 +102,13 @@ def count_flops(task: Callable[[], object]) -> int:
     """Floating-point operations of the matrix products, convolutions and attention of a call."""
     # The counter does not know the fused attention of a CPU and would leave it out; it does know the plain one. It
     # stumbles over views of trained weights without gradients.
-    with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
-        task()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # it sees what the calling thread does, and no other
+    try:
+        with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+            task()
+    finally:
+        torch.set_num_threads(threads)
     return counter.get_total_flops()
 
 
