@@ -1,9 +1,11 @@
 """The frozen visual encoder: any ViT of transformers, read as a grid of patch features (section 3)."""
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import AutoBackbone, AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging
@@ -68,9 +70,17 @@ def patch_features(backbone: nn.Module, pixels: Tensor, patch_size: tuple[int, i
     """Images (B, 3, H, W) to patch features (B, h, w, C) in float32; class and register tokens dropped."""
     height, width = pixels.shape[-2] // patch_size[0], pixels.shape[-1] // patch_size[1]
     if hasattr(backbone.config, "stage_names"):
-        features = backbone(pixels).feature_maps[0]  # (B, C, h, w)
-        features = features.permute(0, 2, 3, 1)
+        stages = [stage.permute(0, 2, 3, 1) for stage in backbone(pixels).feature_maps]  # (B, h, w, C) each
+        features = stages[0] if len(stages) == 1 else mean_direction(stages)
     else:
         tokens = backbone(pixels, interpolate_pos_encoding=True).last_hidden_state  # patch tokens come last
         features = tokens[:, -height * width :].unflatten(1, (height, width))
     return features.float().contiguous()
+
+
+def mean_direction(stages: Sequence[Tensor]) -> Tensor:
+    """Mean over stages (..., C), each at length 1: deep ones are longer and would drown the others.
+
+    Differs from the paper, which reads one stage; held-out source categories show the gain (docs/choices.md).
+    """
+    return torch.stack([F.normalize(stage.float(), dim=-1) for stage in stages]).mean(0)

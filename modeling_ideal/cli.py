@@ -262,7 +262,7 @@ def _cost(arguments: argparse.Namespace) -> int:
 
 
 def _add_stage(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--stage", help="of the backbone, for example stage9 (default: its last)")
+    command.add_argument("--stage", help="of the backbone, for example stage9, or stage6+stage9 (default: its last)")
     command.add_argument("--no-norm", action="store_true", help="without the backbone's final layer norm")
 
 

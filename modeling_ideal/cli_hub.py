@@ -68,7 +68,7 @@ def _add_export(commands: argparse._SubParsersAction) -> None:
     source = export.add_mutually_exclusive_group(required=True)
     source.add_argument("--model", metavar="FOLDER", help="an IDEAL model: a folder or a Hub name")
     source.add_argument("--backbone", metavar="FOLDER", help="a pre-trained backbone")
-    export.add_argument("--stage", help="of the backbone, for example stage9 (default: its last)")
+    export.add_argument("--stage", help="of the backbone, for example stage9, or stage6+stage9 (default: its last)")
     export.add_argument("--no-norm", action="store_true", help="without the backbone's final layer norm")
     export.add_argument("--out", required=True, metavar="FILE.onnx")
     export.add_argument("--int8", action="store_true", help="weights in 8 bits: a quarter of the size, less exact")

@@ -75,7 +75,8 @@ class IdealConfig(PreTrainedConfig):
 
     Args:
         backbone_config: a config (or its dictionary) of a ViT backbone of transformers that gives one stage
-            of patch features (C channels). Default: DINOv2 ViT-S/14, last stage, normed.
+            of patch features (C channels), or several, of which the mean at length 1 is taken (the paper has one).
+            Default: DINOv2 ViT-S/14, last stage, normed.
         image_size: side in pixels of the square that the processor resizes to by default.
         num_neighbors: normal neighbours of a patch (k, Eq. 2).
         num_components: principal directions of normal variation that are erased (r, Eq. 3).
@@ -221,7 +222,7 @@ def _base_fields() -> set[str]:
 
 
 def _build_backbone_config(backbone_config: Mapping | PreTrainedConfig | None) -> PreTrainedConfig:
-    """A config object of our own (never the caller's), with one stage of patch features as a map."""
+    """A config object of our own (never the caller's), whose stages of patch features come as maps."""
     if backbone_config is None:
         return default_backbone_config()
     if isinstance(backbone_config, Mapping):
@@ -239,17 +240,23 @@ def _build_backbone_config(backbone_config: Mapping | PreTrainedConfig | None) -
     stages = getattr(config, "out_features", None)
     if stages is not None and not hasattr(config, "stage_names"):
         raise ValueError(f"backbone_config: {config.model_type!r} has no stages to choose from, got {stages}")
-    if stages is not None and len(stages) != 1:
-        raise ValueError(f"backbone_config.out_features: expected exactly one stage, got {stages}")
     if hasattr(config, "reshape_hidden_states"):
         config.reshape_hidden_states = True  # without it class and register tokens come first
-    _leave_out_unread_layers(config)
+    if stages is not None:
+        _end_at_last_stage(config, stages)
     return config
 
 
-def _leave_out_unread_layers(config: PreTrainedConfig) -> None:
-    """A backbone ends at the stage that is read: what lies behind would cost time and weights, and change nothing."""
-    stages, layers = getattr(config, "stage_names", None), getattr(config, "num_hidden_layers", None)
-    if stages and layers == len(stages) - 1 and not hasattr(config, "depths"):  # a stage is a layer
-        config.num_hidden_layers = stages.index(config.out_features[0])
-        config.stage_names = stages[: config.num_hidden_layers + 1]
+def _end_at_last_stage(config: Any, stages: list[str]) -> None:
+    """Leave out the layers behind the last stage that is read: they cost time and weights, and change nothing."""
+    if not stages:
+        raise ValueError(f"backbone_config.out_features: expected a stage at least, got {stages}")
+    if hasattr(config, "depths") or getattr(config, "num_hidden_layers", None) != len(config.stage_names) - 1:
+        if len(stages) > 1:
+            raise ValueError(
+                f"backbone_config.out_features: expected one stage of {config.model_type!r}, whose stages differ in "
+                f"size, got {stages}"
+            )
+        return
+    config.num_hidden_layers = max(1, config.stage_names.index(stages[-1]))
+    config.stage_names = config.stage_names[: config.num_hidden_layers + 1]

@@ -2,12 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoBackbone, AutoConfig
 
 from modeling_ideal import IdealConfig, IdealModel
+from modeling_ideal.training.starting_point import load_backbone
 
 COMMON = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
 BACKBONES = {
@@ -90,6 +92,28 @@ def test_layers_behind_the_stage_are_left_out_and_change_nothing(name, tmp_path)
     assert sum(weight.numel() for weight in model.backbone.parameters()) < sum(
         weight.numel() for weight in whole.parameters()
     )
+
+
+def test_several_stages_are_averaged_at_length_1(tmp_path):
+    torch.manual_seed(0)
+    whole = AutoBackbone.from_config(AutoConfig.for_model("dinov2", **COMMON, patch_size=14, image_size=56)).eval()
+    whole.save_pretrained(tmp_path)
+    model = load_backbone(str(tmp_path), "stage1+stage2", no_norm=True, image_size=56, num_attention_heads=4)
+    images = torch.randn(2, 3, 42, 70)
+    with torch.no_grad():
+        hidden = whole(images, output_hidden_states=True).hidden_states
+    expected = np.zeros((2, 15, 16))
+    for stage in (1, 2):
+        for image in range(2):
+            for patch in range(15):
+                token = hidden[stage][image, 1 + patch].double().numpy()
+                expected[image, patch] += token / np.sqrt((token**2).sum()) / 2
+    features = model.extract_features(images)
+    np.testing.assert_allclose(features.flatten(1, 2), expected, atol=1e-6)
+    assert model.config.backbone_config.num_hidden_layers == 2
+    model.save_pretrained(tmp_path / "saved")
+    loaded = IdealModel.from_pretrained(tmp_path / "saved")
+    assert torch.equal(loaded.extract_features(images), features)
 
 
 def test_a_checkpoint_that_still_has_the_layers_behind_the_stage_loads(tmp_path, caplog):

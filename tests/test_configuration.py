@@ -77,8 +77,12 @@ BAD_VALUES = [
     ({"backbone_config": {"hidden_size": 8}}, r"backbone_config: expected a 'model_type' among its keys"),
     ({"backbone_config": {"model_type": "resnet"}}, r"expected a vision transformer with a hidden_size, got 'resnet'"),
     (
-        {"backbone_config": {"model_type": "dinov2", "out_features": ["stage1", "stage2"]}},
-        r"out_features: expected exactly one stage, got \['stage1', 'stage2'\]",
+        {"backbone_config": {"model_type": "swin", "out_features": ["stage1", "stage2"]}},
+        r"out_features: expected one stage of 'swin', whose stages differ in size, got \['stage1', 'stage2'\]",
+    ),
+    (
+        {"backbone_config": {"model_type": "dinov2", "out_features": []}},
+        r"out_features: expected a stage at least, got \[\]",
     ),
     (
         {"backbone_config": {"model_type": "vit", "out_features": ["stage9"]}},

@@ -35,7 +35,7 @@ class TrainingArguments:
     layout: str = _option("auto", "of the source (default: recognised)")
     backbone: str | None = _option(None, "train a new head on this backbone: a folder or a Hub name", metavar="FOLDER")
     model: str | None = _option(None, "fine-tune this IDEAL model: a folder or a Hub name", metavar="FOLDER")
-    stage: str | None = _option(None, "of the backbone, for example stage9 (default: its last)")
+    stage: str | None = _option(None, "of the backbone, for example stage9, or stage6+stage9 (default: its last)")
     no_norm: bool = _option(False, "without the backbone's final layer norm", action="store_true")
     config: list[str] = field(
         default_factory=list,

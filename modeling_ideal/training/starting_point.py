@@ -12,10 +12,10 @@ from .arguments import TrainingArguments
 
 
 def load_backbone(folder: str, stage: str | None, no_norm: bool, **config: Any) -> IdealModel:
-    """A new head on a stage of a pre-trained backbone, by default its last, normed or not."""
+    """A new head on a stage of a pre-trained backbone, or several joined by `+`; by default its last."""
     options: dict[str, Any] = {"apply_layernorm": False} if no_norm else {}
     if stage:
-        options["out_features"] = [stage]
+        options["out_features"] = stage.split("+")
     return IdealModel.from_backbone(folder, **options, **config)
 
 
