@@ -36,14 +36,21 @@ def pick(sets: Any, index: int) -> Any:
     return sets if sets is None else sets[index if len(sets) > 1 else 0]
 
 
+def normal_banks(normal: Tensor | None) -> list[Tensor]:
+    """The normal patches (Q, C) of each of R sets (R, L1, h, w, C)."""
+    return [] if normal is None else [part.flatten(0, 2) for part in normal]
+
+
 def select_sets(
-    banks: Sequence[Tensor] | None, abnormal: Tensor, marked: Tensor | None, erase: Erase, share_normals: bool
+    normal: Tensor | None, abnormal: Tensor, marked: Tensor | None, erase: Erase, share_normals: bool
 ) -> list[AnomalousPatches]:
-    """`select_anomalous_patches` for each of R sets: banks, abnormal and marked have R entries, or 1 for all."""
-    groups = [group for group in (banks, abnormal) if group is not None]
+    """`select_anomalous_patches` for each of R sets; normal (or None), abnormal and marked have R entries, or 1."""
+    banks = normal_banks(normal)
     return [
-        select_anomalous_patches(pick(banks, index), pick(abnormal, index), pick(marked, index), erase, share_normals)
-        for index in range(max(map(len, groups)))
+        select_anomalous_patches(
+            pick(banks or None, index), pick(abnormal, index), pick(marked, index), erase, share_normals
+        )
+        for index in range(max(len(banks), len(abnormal)))
     ]
 
 

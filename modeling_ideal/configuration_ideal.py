@@ -156,6 +156,11 @@ class IdealConfig(PreTrainedConfig):
         return self.num_neighbors, self.num_components, self.erase_strength, self.residual_anchor
 
     @property
+    def encoder(self) -> tuple[int, int, float, float]:
+        """Settings of the Intrinsic Deviation Encoder: M, heads, dropout and the width of its MLP."""
+        return self.num_deviation_vectors, self.num_attention_heads, self.attention_dropout, self.mlp_ratio
+
+    @property
     def encoding(self) -> tuple:
         """All settings that decide how references are encoded."""
         return (*self.eraser, "share_normals") if self.share_normals else self.eraser

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 
-from .anomalous_patches import pad_sets, patch_masks, pick, select_sets
+from .anomalous_patches import AnomalousPatches, normal_banks, pad_sets, patch_masks, pick, select_sets
 from .backbone import build_backbone, freeze, load_backbone, load_backbone_config, patch_features
 from .configuration_ideal import IdealConfig
 from .input_checks import check_counts, check_images, check_references, check_targets
@@ -30,6 +30,7 @@ from .scoring import (
     upsample,
     weighted_alignment,
 )
+from .threads import map_in_threads
 
 IMAGES_AT_ONCE = 4  # references through the backbone, so that memory does not grow with their number
 
@@ -51,13 +52,7 @@ class IdealModel(PreTrainedModel):
         super().__init__(config)
         config.check()
         self.backbone = build_backbone(config.backbone_config)
-        self.deviation_encoder = IntrinsicDeviationEncoder(
-            config.hidden_size,
-            config.num_deviation_vectors,
-            config.num_attention_heads,
-            config.attention_dropout,
-            config.mlp_ratio,
-        )
+        self.deviation_encoder = IntrinsicDeviationEncoder(config.hidden_size, *config.encoder)
         self._known_fingerprint: tuple[Any, str] | None = None
         freeze(self.backbone)
         self.eval()
@@ -172,7 +167,12 @@ class IdealModel(PreTrainedModel):
         return patch_features(self.backbone, pixels.to(self.device), self.config.patch_size)
 
     def encode_features(
-        self, normal: Tensor | None, abnormal: Tensor | None, marked: Tensor | None
+        self,
+        normal: Tensor | None,
+        abnormal: Tensor | None,
+        marked: Tensor | None,
+        *,
+        sets: list[AnomalousPatches] | None = None,
     ) -> IdealReferences:
         """Encode reference sets from patch features, as training does with cached ones.
 
@@ -180,14 +180,14 @@ class IdealModel(PreTrainedModel):
             normal: (R or 1, L1, h, w, C) or None.
             abnormal: (R or 1, L2, h, w, C) or None.
             marked: patch masks like `abnormal` without C, bool, or None to mark the patches that deviate most.
+            sets: their `anomalous_patches`, where they are known.
         """
         check_counts(normal=normal, abnormal=abnormal)
         num_normal = 0 if normal is None else normal.shape[1]
-        banks = [] if normal is None else [part.flatten(0, 2) for part in normal]  # (Q, C) each
         if abnormal is None:
-            return IdealReferences(banks, num_normal=num_normal)
+            return IdealReferences(normal_banks(normal), num_normal=num_normal)
+        sets = sets or self.anomalous_patches(normal, abnormal, marked)
         with self._full_precision():
-            sets = select_sets(banks or None, abnormal, marked, self._deviations, self.config.share_normals)
             vectors = self.deviation_encoder(*pad_sets(sets))  # (R, M, C)
         return IdealReferences(
             normal_features=[part.normals for part in sets],
@@ -198,6 +198,13 @@ class IdealModel(PreTrainedModel):
             num_abnormal=abnormal.shape[1],
             mask_source="estimated" if marked is None else "given",
         )
+
+    def anomalous_patches(
+        self, normal: Tensor | None, abnormal: Tensor, marked: Tensor | None
+    ) -> list[AnomalousPatches]:
+        """What the encoder reads of reference sets, given as in `encode_features`; no weight has a part in it."""
+        with self._full_precision():
+            return select_sets(normal, abnormal, marked, self.deviations, self.config.share_normals)
 
     def score_features(
         self,
@@ -214,11 +221,12 @@ class IdealModel(PreTrainedModel):
             references = references.to(query.device)
         patches, vectors, alignment, similarities = query.flatten(1, 2), references.deviation_vectors, None, None
         with self._full_precision():
-            # One query at a time: its score cannot depend on the batch, and memory stays bounded.
-            deviations = deviations or [
-                self._deviations(image, *references.normals(index), denoise=vectors is not None)
-                for index, image in enumerate(patches)
-            ]
+            # One query at a time, or a thread each: its score cannot depend on the batch, and memory stays bounded.
+            deviations = deviations or map_in_threads(
+                lambda index: self.deviations(patches[index], *references.normals(index), vectors is not None),
+                range(len(patches)),
+                query.device,
+            )
             nearest = torch.stack([part.nearest_cosine for part in deviations])  # (B, N)
             if vectors is not None:
                 vectors = vectors.expand(len(query), -1, -1)  # (B, M, C)
@@ -243,11 +251,6 @@ class IdealModel(PreTrainedModel):
                     losses |= reference_losses(references.abnormal_deviations, references.deviation_vectors)
                 loss = total_loss(losses, self.config.loss_weights)
         return IdealOutput(loss, losses, image, scores, maps, vectors)
-
-    def denoised_deviations(self, patches: Tensor, references: IdealReferences) -> Tensor:
-        """Denoised deviations (P, C) (Eq. 4) of patch features (P, C) from the first reference set."""
-        with self._full_precision():
-            return self._deviations(patches, *references.normals(0)).denoised
 
     @property
     def fingerprint(self) -> str:
@@ -281,11 +284,12 @@ class IdealModel(PreTrainedModel):
         parts = [self.extract_features(part) for part in images.flatten(0, 1).split(IMAGES_AT_ONCE)]
         return torch.cat(parts).unflatten(0, images.shape[:2])
 
-    def _deviations(self, patches: Tensor, normals: Tensor, directions: Tensor, denoise: bool = True) -> Deviations:
-        """The Normal Variation Eraser with this model's settings; normal matching alone needs no denoising."""
-        if denoise:
-            return erase_normal_variation(patches, normals, directions, *self.config.eraser)
-        return Deviations(patches, patches, nearest_cosine(patches, directions))
+    def deviations(self, patches: Tensor, normals: Tensor, directions: Tensor, denoise: bool = True) -> Deviations:
+        """Of patches (P, C) from normals (Q, C), also given at length 1; normal matching alone needs no denoising."""
+        with self._full_precision():
+            if denoise:
+                return erase_normal_variation(patches, normals, directions, *self.config.eraser)
+            return Deviations(patches, patches, nearest_cosine(patches, directions))
 
     def _full_precision(self) -> torch.autocast:
         """Everything after the backbone runs in float32: it is cheap, and eigenvectors need the digits."""

@@ -222,7 +222,7 @@ class AnomalyDetectionPipeline(Pipeline):
     def _type(self, patches: Tensor, references: IdealReferences) -> str:
         """The type that patches (P, C) are nearest to."""
         types = [references.types[source] for source in references.abnormal_sources[0].tolist()]
-        deviations = self.model.denoised_deviations(patches, references)
+        deviations = self.model.deviations(patches, *references.normals(0)).denoised
         return nearest_type(deviations, references.abnormal_deviations[0], types)
 
     def postprocess(

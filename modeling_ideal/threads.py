@@ -17,13 +17,13 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
-def map_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) -> list[Result]:
-    """`function` of every part, by as many threads as torch uses, each of which computes alone.
+def map_in_threads(function: Callable[[Part], Result], parts: Sequence[Part], device: torch.device) -> list[Result]:
+    """`function` of every part; on a CPU by as many threads as torch uses, each of which computes alone.
 
     What torch keeps by thread (gradient mode, autocast, modes that watch operations) is the default in them.
     """
     workers = torch.get_num_threads()
-    if workers == 1 or len(parts) == 1:
+    if device.type != "cpu" or workers == 1 or len(parts) == 1:
         return [function(part) for part in parts]
     return list(_pool(os.getpid(), workers).map(function, parts))
 
@@ -31,10 +31,16 @@ def map_in_threads(function: Callable[[Part], Result], parts: Sequence[Part]) ->
 @cache
 def _pool(process: int, workers: int) -> ThreadPoolExecutor:
     """One a process: a forked child has none of its parent's threads."""
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="ideal", initializer=_compute_alone)
-    everyone = Barrier(workers)
-    list(pool.map(lambda _: everyone.wait(), range(workers)))  # all threads are there
-    torch.set_num_threads(workers)  # they have set the default of threads that start later: set it back
+    return lone_threads(workers)
+
+
+def lone_threads(count: int) -> ThreadPoolExecutor:
+    """A pool of threads in which torch computes alone: they do not call other threads together, and are not slowed."""
+    threads = torch.get_num_threads()
+    pool = ThreadPoolExecutor(count, thread_name_prefix="ideal", initializer=_compute_alone)
+    everyone = Barrier(count)
+    list(pool.map(lambda _: everyone.wait(), range(count)))  # all are there
+    torch.set_num_threads(threads)  # they have changed the default of threads that start later: set it back
     return pool
 
 

@@ -1,7 +1,6 @@
 """From episodes to tensors: what one process reads of each batch, ahead of its use."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +9,7 @@ from torch import Tensor
 
 from ..data.episodes import Episode, TrainingEpisodes
 from ..data.feature_cache import FeatureCache
+from ..threads import lone_threads
 from .objective import EpisodeTensors
 
 
@@ -35,7 +35,7 @@ class Batches:
 
     def read_from(self, step: int, steps: int) -> Iterator[Batch]:
         """The batches of `step` up to `steps`, each read in the background while the one before is used."""
-        with ThreadPoolExecutor(1, thread_name_prefix="ideal-batches") as reader:
+        with lone_threads(1) as reader:
             coming = reader.submit(self.read, step)
             for following in range(step + 1, steps + 1):
                 batch = coming.result()

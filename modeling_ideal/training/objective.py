@@ -6,8 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from ..anomalous_patches import AnomalousPatches
 from ..modeling_ideal import IdealModel
+from ..normal_variation_eraser import Deviations, unit
 from ..references import IdealReferences
+from ..threads import map_in_threads
 
 
 @dataclass
@@ -21,6 +24,12 @@ class EpisodeTensors:
     query_mask: Tensor  # (H, W) bool
     label: int
     seed: int  # of its dropout
+
+    @property
+    def references(self) -> tuple[Tensor | None, Tensor, Tensor | None]:
+        """Normal and abnormal references and marks, as a batch of one set."""
+        normal, marked = (None if part is None else part[None] for part in (self.normal, self.marked))
+        return normal, self.abnormal[None], marked
 
 
 class EpisodeLoss(nn.Module):
@@ -36,7 +45,10 @@ class EpisodeLoss(nn.Module):
 
     def forward(self, episodes: Sequence[EpisodeTensors]) -> dict[str, Tensor]:
         """`"loss"` (Eq. 10) and its parts before weighting."""
-        references = join_references([self._encode(episode) for episode in episodes])
+        prepared = map_in_threads(self._prepare, episodes, episodes[0].query.device)
+        references = join_references(
+            [self._encode(episode, patches) for episode, (patches, _) in zip(episodes, prepared, strict=True)]
+        )
         masks = torch.stack([episode.query_mask for episode in episodes])
         out = self.model.score_features(
             torch.stack([episode.query for episode in episodes]),
@@ -44,13 +56,19 @@ class EpisodeLoss(nn.Module):
             (masks.shape[1], masks.shape[2]),
             masks,
             torch.tensor([episode.label for episode in episodes]),
+            [deviations for _, deviations in prepared],
         )
         return {"loss": out.loss, **out.losses}  # type: ignore[dict-item]  # there are targets, so there is a loss
 
-    def _encode(self, episode: EpisodeTensors) -> IdealReferences:
+    def _prepare(self, episode: EpisodeTensors) -> tuple[AnomalousPatches, Deviations]:
+        """All of an episode in which no weight has a part: most of its work, and any thread can do it."""
+        [patches] = self.model.anomalous_patches(*episode.references)
+        deviations = self.model.deviations(episode.query.flatten(0, 1), patches.normals, unit(patches.normals))
+        return patches, deviations
+
+    def _encode(self, episode: EpisodeTensors, patches: AnomalousPatches) -> IdealReferences:
         torch.manual_seed(episode.seed)
-        parts = (episode.normal, episode.abnormal, episode.marked)
-        return self.model.encode_features(*(None if part is None else part[None] for part in parts))
+        return self.model.encode_features(*episode.references, sets=[patches])
 
 
 def join_references(sets: Sequence[IdealReferences]) -> IdealReferences:

@@ -48,7 +48,7 @@ def measure() -> dict[str, float]:
     features = model.extract_features(image)
     patches = features[0].flatten(0, 1)
     for references in encoded.values():
-        ours = model._deviations(patches, references.normal_features[0], references.normal_directions[0]).denoised
+        ours = model.deviations(patches, references.normal_features[0], references.normal_directions[0]).denoised
         torch.testing.assert_close(plain_erase(model, patches, references), ours, atol=1e-3, rtol=0)
     tasks = {"backbone": lambda: model.backbone(image)}
     for name, references in encoded.items():
@@ -58,7 +58,7 @@ def measure() -> dict[str, float]:
             f"{name} scored, without the backbone": lambda references=references: model.score_features(
                 features, references, (SIDE, SIDE)
             ),
-            f"{name} erased": lambda bank=bank: model._deviations(patches, *bank),
+            f"{name} erased": lambda bank=bank: model.deviations(patches, *bank),
             f"{name} erased plainly": lambda references=references: plain_erase(model, patches, references),
         }
     tasks["N1A1 encoded again"] = lambda: model(image, *images["N1A1"])
