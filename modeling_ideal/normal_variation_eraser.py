@@ -21,7 +21,7 @@ from torch import Tensor
 
 from .threads import map_in_threads
 
-PATCHES_A_THREAD = 256  # taken through the eraser by one thread of a CPU
+PATCHES_A_THREAD = (64, 256)  # at least and at most, taken through the eraser by one thread of a CPU at a time
 MAX_SIMILARITIES = 2**22  # of one chunk of patches against all normal patches: 16 MB
 MAX_NEIGHBORS = 2**12  # gathered at a time: 6 MB with 384 channels
 GROUPS = 8  # see top_similarities
@@ -71,7 +71,9 @@ def erase_normal_variation(
     erase = partial(_erase_part, normals=normals, normal_directions=normal_directions, settings=settings)
     if targets.device.type != "cpu":
         return erase(targets)
-    parts = map_in_threads(erase, targets.split(PATCHES_A_THREAD), targets.device)
+    least, most = PATCHES_A_THREAD
+    share = max(least, min(most, -(-len(targets) // torch.get_num_threads())))
+    parts = map_in_threads(erase, targets.split(share), targets.device)
     return Deviations(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
 
