@@ -49,7 +49,8 @@ SWEEPS: dict[str, dict[str, Change]] = {
     "shared normals": _values("share_normals", False, True),
     "patch smoothing": _values("patch_smoothing", 0.0, 0.5, 0.7, 1.0),
     "top fraction": _values("top_fraction", 0.001, 0.003, 0.01, 0.03),
-    "stage": _values("stage", "stage6", "stage8", "stage9", "stage10", "stage12", "stage6+stage9"),
+    "stage": _values("stage", "stage6", "stage8", "stage9", "stage10", "stage12"),
+    "stages together": _values("stage", "stage6", "stage9", "stage6+stage9"),
     "epochs": _values("epochs", 4, 8, 16),
 }
 LEAST_RANGE = 6.0  # percentage points that a plot shows at least: noise should look like noise
