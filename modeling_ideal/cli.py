@@ -54,8 +54,8 @@ def _add_references(commands: argparse._SubParsersAction) -> None:
     references.add_argument(
         "--tiling",
         action="store_true",
-        help="for small defects on large pictures: cut them into tiles, here and in `ideal detect`; no threshold is "
-        "found then, and types are not told apart",
+        help="for small defects on large pictures: cut them into tiles, here and in `ideal detect`; a threshold is "
+        "then found from two normal pictures on, and types are not told apart",
     )
     _add_model(references)
     references.add_argument("--out", required=True, metavar="FILE.safetensors")

@@ -35,8 +35,8 @@ def encode_references(arguments: argparse.Namespace) -> str:
         abnormal=abnormal or None,
         masks=masks,
         types=types,
-        # A threshold needs something that is known to be normal.
-        false_alarm=arguments.false_alarm if (normal or masks) and not arguments.tiling else None,
+        # A threshold needs something that is known to be normal, in tiles two pictures of it.
+        false_alarm=arguments.false_alarm if (len(normal) > 1 if arguments.tiling else normal or masks) else None,
         tiling=arguments.tiling or None,
     )
     references.save(out)

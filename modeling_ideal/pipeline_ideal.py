@@ -65,7 +65,8 @@ class AnomalyDetectionPipeline(Pipeline):
             false_alarm: the share of good parts that may be called anomalous, for the threshold that is found from
                 the references (default: 0.05; 0 finds none, which is quicker).
             tiling: cut large pictures into tiles of this side in pixels, or with True of the processor's size, so
-                that small defects are not resized away; without types, false_alarm, ignore_mask and top_fraction.
+                that small defects are not resized away; without types, ignore_mask and top_fraction, and with a
+                threshold from two normal references on, each of which is then encoded again for every other.
             references: instead of the six above: a references file, or an `IdealReferences`.
             threshold: scores from here on are anomalous, 0..1; default: that of the references, else 0.5.
             smoothing: of the anomaly map, standard deviation in pixels of the size the model sees; default: 4.

@@ -24,7 +24,8 @@ class ReferenceInputs:
         masks: where the defect is on each of those.
         types: the name of the defect on each of those.
         false_alarm: the share of good parts that may be called anomalous: a threshold for it is found from the
-            references (default: 0.05, where there is anything normal to find it from; 0 for none).
+            references (default: 0.05, where there is anything normal to find it from, in tiles two normal ones;
+            0 for none).
         tiling: cut pictures into tiles of this side in pixels, or with True of the processor's size.
     """
 
@@ -70,14 +71,20 @@ class ReferenceInputs:
         return references.to(model.device)
 
     def _tiled(self, model: Any, processor: Any) -> IdealReferences:
-        if self.types is not None or self.false_alarm is not None:
-            raise ValueError("tiling: expected neither types nor false_alarm with it, got one of them")
+        if self.types is not None:
+            raise ValueError(f"tiling: expected no types with it, got {self.types!r}")
         detector = TiledDetector(model, processor, None if self.tiling is True else self.tiling)
         normal, abnormal = ([] if group is None else _as_list(group) for group in (self.normal, self.abnormal))
         masks: Any = self.masks
         if masks is not None and len(abnormal) == 1 and not (isinstance(masks, (list, tuple)) and len(masks) == 1):
             masks = [masks]
-        return detector.encode_references(normal, abnormal, masks)
+        references = detector.encode_references(normal, abnormal, masks)
+        false_alarm = self.false_alarm
+        if false_alarm is None and len(normal) > 1:
+            false_alarm = DEFAULT_FALSE_ALARM
+        if not false_alarm:
+            return references
+        return replace(references, calibration=detector.calibrate(normal, abnormal, masks, false_alarm))
 
 
 def _as_list(images: Any) -> list:

@@ -83,11 +83,11 @@ def test_tiled_references_tile_what_is_judged(workshop, capsys):
     assert main([*REFERENCES, "--tiling"]) == 0
     references = IdealReferences.load("nut.safetensors")
     assert references.tile_size == (8 * PATCH, 8 * PATCH)
-    assert references.calibration is None
+    assert f"threshold {references.calibration.threshold:.3f} for 5.0% false alarms" in capsys.readouterr().out
     save(workshop / "large.png", photograph(30, (60, 90)))
     assert main(["detect", "--references", "nut.safetensors", "large.png", "--out", "found"]) == 0
     [entry] = json.loads((workshop / "found" / "results.json").read_text())["images"]
-    assert 0 <= entry["score"] <= 1
+    assert entry["threshold"] == references.calibration.threshold
 
 
 def test_all_read_is_success_and_the_threshold_can_be_given(workshop, model_folder, capsys):

@@ -37,9 +37,25 @@ def test_tiles_from_references_to_results(pipe, tmp_path, tiling):
     assert pipe(images[1], return_overlay=True)["overlay"].size == (40, 70)
 
 
+def test_two_normal_pictures_give_a_threshold_for_tiles(pipe, tmp_path):
+    given = {**GIVEN, "normal": [GIVEN["normal"], photograph(5, LARGE)]}
+    detector = TiledDetector(pipe.model, pipe.image_processor)
+    expected = detector.calibrate(given["normal"], given["abnormal"], given["masks"], false_alarm=0.05)
+    references = pipe.set_references(**given, tiling=True)
+    assert references.calibration == expected
+    references.save(tmp_path / "product.safetensors")
+    result = pipe(photograph(3, LARGE), references=tmp_path / "product.safetensors")
+    assert result["threshold"] == pytest.approx(expected.threshold)
+    assert result["label"] == ("anomalous" if result["score"] >= expected.threshold else "normal")
+    assert pipe.set_references(**given, tiling=True, false_alarm=0).calibration is None
+    assert pipe.set_references(**given, tiling=True, false_alarm=0.2).calibration.false_alarm == 0.2
+
+
 def test_what_tiles_cannot_do_is_refused(pipe):
-    with pytest.raises(ValueError, match="tiling: expected neither types nor false_alarm with it"):
+    with pytest.raises(ValueError, match=r"tiling: expected no types with it, got \['dent'\]"):
         pipe.set_references(**GIVEN, types=["dent"], tiling=True)
+    with pytest.raises(ValueError, match="expected at least two normal pictures to calibrate tiles, got 1"):
+        pipe.set_references(**GIVEN, false_alarm=0.1, tiling=True)
     pipe.set_references(**GIVEN, tiling=True)
     with pytest.raises(ValueError, match="references in tiles: expected neither ignore_mask nor top_fraction"):
         pipe(photograph(3, LARGE), top_fraction=0.1)
