@@ -2,15 +2,18 @@
 
 import shutil
 
+import numpy as np
 import pytest
 import torch
 from huggingface_hub import ModelCard
+from PIL import Image, ImageFilter
 from safetensors import safe_open
-from transformers import AutoImageProcessor, AutoModel
+from transformers import AutoImageProcessor, AutoModel, pipeline
 
 from hub.embed import embed
 from hub.files import ROOT, shipped_sources
 from modeling_ideal.demo.command import demo
+from modeling_ideal.demo.rendering import SIZE, render_part
 from modeling_ideal.embedded_model import default_model
 
 from ..test_remote_code import LOAD, run
@@ -55,6 +58,31 @@ def test_it_tells_bad_parts_from_good_ones(tmp_path):
     said = demo(tmp_path / "demo")
     right, total = (int(word) for word in said.split(" right")[0].split("\n")[-1].split(" of "))
     assert right >= total - 2, said
+
+
+def mosaic(*defects: str, seed: int) -> tuple[Image.Image, Image.Image]:
+    """Four parts on one large picture, and where their defects are."""
+    picture, mask = Image.new("RGB", (2 * SIZE, 2 * SIZE)), Image.new("L", (2 * SIZE, 2 * SIZE))
+    for place, defect in enumerate(defects):
+        part, corner = render_part(seed + place, defect), (place % 2 * SIZE, place // 2 * SIZE)
+        picture.paste(part.image, corner)
+        if part.mask is not None:
+            mask.paste(part.mask, corner)
+    return picture, mask
+
+
+def test_in_tiles_it_finds_the_bad_part_among_good_ones():
+    pipe = pipeline("anomaly-detection", model=str(TINY))
+    bad, marked = mosaic("good", "scratch", "good", "good", seed=200)
+    pipe.set_references(
+        normal=mosaic(*["good"] * 4, seed=100)[0], abnormal=[bad], masks=[np.asarray(marked)], tiling=True
+    )
+    query, defect = mosaic("good", "good", "good", "scratch", seed=300)
+    good, _ = mosaic(*["good"] * 4, seed=400)
+    found, nothing = pipe([query, good])
+    assert found["score"] > nothing["score"]
+    highest = np.unravel_index(found["anomaly_map"].argmax(), found["anomaly_map"].shape)
+    assert np.asarray(defect.filter(ImageFilter.MaxFilter(41)))[highest]
 
 
 def test_embedding_wants_a_built_folder(tmp_path):
