@@ -12,7 +12,6 @@ so k weights a patch say everything, they come from k x k algebra, and one weigh
 features applies them. Work goes through fixed-size chunks: memory does not grow with the number of references.
 """
 
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -21,7 +20,6 @@ from torch import Tensor
 
 from .threads import map_in_threads
 
-PATCHES_A_THREAD = (64, 256)  # at least and at most, taken through the eraser by one thread of a CPU at a time
 MAX_SIMILARITIES = 2**22  # of one chunk of patches against all normal patches: 16 MB
 MAX_NEIGHBORS = 2**12  # gathered at a time: 6 MB with 384 channels
 GROUPS = 8  # see top_similarities
@@ -45,6 +43,7 @@ def unit(vectors: Tensor) -> Tensor:
     return F.normalize(vectors, dim=-1)
 
 
+@torch.no_grad()
 def erase_normal_variation(
     targets: Tensor,
     normals: Tensor,
@@ -67,22 +66,6 @@ def erase_normal_variation(
             neighbours weighted by softmax(cosine) is also the centre of the local PCA, weighted alike, because
             the released implementation does it so.
     """
-    settings = (num_neighbors, num_components, erase_strength, residual_anchor)
-    erase = partial(_erase_part, normals=normals, normal_directions=normal_directions, settings=settings)
-    if targets.device.type != "cpu":
-        return erase(targets)
-    least, most = PATCHES_A_THREAD
-    share = max(least, min(most, -(-len(targets) // torch.get_num_threads())))
-    parts = map_in_threads(erase, targets.split(share), targets.device)
-    return Deviations(*(torch.cat(part) for part in zip(*parts, strict=True)))
-
-
-@torch.no_grad()
-def _erase_part(
-    targets: Tensor, normals: Tensor, normal_directions: Tensor, settings: tuple[int, int, float, str]
-) -> Deviations:
-    """`erase_normal_variation` of patches that one thread takes: none depends on another."""
-    num_neighbors, num_components, erase_strength, residual_anchor = settings
     cosines, neighbors = nearest_normals(unit(targets), normal_directions, num_neighbors)  # (P, k) both
     residual = targets - normals.index_select(0, neighbors[:, 0])
     inner, overlap = _local_geometry(residual, normals, neighbors)
@@ -188,9 +171,19 @@ def _subspace_weights(
         return torch.zeros_like(overlap)
     # X = centring @ neighbours: less their mean, each times the root of its weight.
     centring = weights.sqrt()[..., None] * (torch.eye(count, device=weights.device) - weights[:, None])
-    values, vectors = torch.linalg.eigh(centring @ inner @ centring.mT)  # of X X^T, ascending
+    values, vectors = symmetric_eigen(centring @ inner @ centring.mT)  # of X X^T, ascending
     values, vectors = values[:, -num_components:], vectors[..., -num_components:]  # (P, r), (P, k, r)
     real = values > torch.maximum(RELATIVE_VARIANCE * values[:, -1:], negligible[:, None])
     inverse = torch.where(real, 1 / values.where(real, 1.0), 0.0)
     coordinates = inverse[..., None] * (vectors.mT @ (centring @ overlap[..., None]))  # (P, r, 1)
     return (centring.mT @ (vectors @ coordinates))[..., 0]
+
+
+def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
+    """`torch.linalg.eigh` of (P, k, k); on a CPU LAPACK takes one matrix after the other, so share them out."""
+    workers = torch.get_num_threads()
+    if len(matrices) < 32 * workers:
+        return torch.linalg.eigh(matrices)
+    parts = map_in_threads(torch.linalg.eigh, matrices.chunk(workers), matrices.device)
+    values, vectors = zip(*parts, strict=True)
+    return torch.cat(values), torch.cat(vectors)

@@ -232,7 +232,6 @@ def test_chunks_change_nothing(monkeypatch):
     whole, *_ = erase_both(targets, normals)
     monkeypatch.setattr("modeling_ideal.normal_variation_eraser.MAX_SIMILARITIES", 7 * 64)
     monkeypatch.setattr("modeling_ideal.normal_variation_eraser.MAX_NEIGHBORS", 36)
-    monkeypatch.setattr("modeling_ideal.normal_variation_eraser.PATCHES_A_THREAD", (5, 11))
     chunked, *_ = erase_both(targets, normals)
     for a, b in zip(whole, chunked, strict=True):
         torch.testing.assert_close(a, b)
