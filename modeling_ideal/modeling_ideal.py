@@ -30,7 +30,6 @@ from .scoring import (
     upsample,
     weighted_alignment,
 )
-from .threads import map_in_threads
 
 IMAGES_AT_ONCE = 4  # references through the backbone, so that memory does not grow with their number
 
@@ -221,12 +220,11 @@ class IdealModel(PreTrainedModel):
             references = references.to(query.device)
         patches, vectors, alignment, similarities = query.flatten(1, 2), references.deviation_vectors, None, None
         with self._full_precision():
-            # One query at a time, or a thread each: its score cannot depend on the batch, and memory stays bounded.
-            deviations = deviations or map_in_threads(
-                lambda index: self.deviations(patches[index], *references.normals(index), vectors is not None),
-                range(len(patches)),
-                query.device,
-            )
+            # One query at a time: its score cannot depend on the batch, and memory stays bounded.
+            deviations = deviations or [
+                self.deviations(image, *references.normals(index), denoise=vectors is not None)
+                for index, image in enumerate(patches)
+            ]
             nearest = torch.stack([part.nearest_cosine for part in deviations])  # (B, N)
             if vectors is not None:
                 vectors = vectors.expand(len(query), -1, -1)  # (B, M, C)

@@ -182,7 +182,7 @@ def _subspace_weights(
 def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
     """`torch.linalg.eigh` of (P, k, k); on a CPU LAPACK takes one matrix after the other, so share them out."""
     workers = torch.get_num_threads()
-    if len(matrices) < 32 * workers:
+    if matrices.device.type != "cpu" or len(matrices) < 32 * workers:
         return torch.linalg.eigh(matrices)
     parts = map_in_threads(torch.linalg.eigh, matrices.chunk(workers), matrices.device)
     values, vectors = zip(*parts, strict=True)

@@ -9,10 +9,10 @@ import time
 from dataclasses import asdict
 
 import pytest
-import torch
 
 from modeling_ideal.training.train import train
 
+from ..conftest import threads
 from .test_train import assert_same_weights, weights
 
 
@@ -31,10 +31,8 @@ def command_line(arguments):
 @pytest.fixture
 def environment(tmp_path):
     """One thread for all: how many share a sum is what decides its last digit."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield {**os.environ, "HF_HOME": str(tmp_path / "home"), "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
-    torch.set_num_threads(threads)
+    with threads(1):
+        yield {**os.environ, "HF_HOME": str(tmp_path / "home"), "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
 
 
 def test_killed_in_mid_epoch_it_ends_with_the_same_weights(arguments, environment, tmp_path):
