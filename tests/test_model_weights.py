@@ -104,8 +104,9 @@ def test_from_backbone_loads_pretrained_weights(model, tmp_path):
         tmp_path, image_size=32, num_attention_heads=4, out_features=["stage1"], apply_layernorm=False
     )
     assert built.config.backbone_config.out_features == ["stage1"]
-    state = built.backbone.state_dict()
-    assert all(torch.equal(value, state[name]) for name, value in model.backbone.state_dict().items())
+    state, loaded = model.backbone.state_dict(), built.backbone.state_dict()
+    assert {name for name in state if "layer.1." not in name} == set(loaded)  # nothing behind the stage
+    assert all(torch.equal(value, state[name]) for name, value in loaded.items())
     same = IdealModel.from_backbone(
         tmp_path,
         image_size=32,
