@@ -1,1 +1,1 @@
-"""From this repository to the Hugging Face Hub: build a model repository, verify it, publish it. Not installed."""
+"""From a model to the Hugging Face Hub: build a repository, verify it, publish it."""

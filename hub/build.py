@@ -10,19 +10,10 @@ from pathlib import Path
 import torch
 
 from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealModel, __version__
+from modeling_ideal.saving import shipped_files
 
 from .card import render_card
-from .files import (
-    CARD,
-    ENDPOINT,
-    ONNX,
-    RECORD,
-    ROOT,
-    check_imports,
-    digests,
-    shipped_sources,
-    source_commit,
-)
+from .files import CARD, ENDPOINT, HUB, MODEL_CARD, ONNX, RECORD, check_imports, digests, source_commit
 from .verify import verify
 
 DTYPES = {"float16": torch.float16, "float32": torch.float32}
@@ -35,13 +26,13 @@ def run(arguments: argparse.Namespace) -> str:
         Path(arguments.out),
         dtype=arguments.dtype,
         onnx=arguments.onnx,
-        card=Path(arguments.card or ROOT / "model_card.md"),
+        card=Path(arguments.card or MODEL_CARD),
         results=[Path(path) for path in arguments.results],
         cost=Path(arguments.cost) if arguments.cost else None,
         overwrite=arguments.overwrite,
     )
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    return f"{out}: {size / 1e6:.1f} MB, loads without this package and scores as the source does, bit for bit"
+    return f"{out}: {size / 1e6:.1f} MB, loads without this package and scores as the source does"
 
 
 def build(
@@ -50,7 +41,7 @@ def build(
     *,
     dtype: str = "float32",
     onnx: bool = False,
-    card: Path = ROOT / "model_card.md",
+    card: Path = MODEL_CARD,
     results: list[Path] | None = None,
     cost: Path | None = None,
     overwrite: bool = False,
@@ -71,20 +62,17 @@ def build(
         raise ValueError(f"dtype: expected one of {sorted(DTYPES)}, got {dtype!r}")
     if out.exists() and not overwrite and (not out.is_dir() or any(out.iterdir())):
         raise ValueError(f"{out}: expected a new or empty folder, got one with files; --overwrite replaces it")
-    sources = shipped_sources(onnx)
-    check_imports(sources)
+    check_imports(shipped_files())
     model, processor = _load(model_folder)
     _round(model, DTYPES[dtype])
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name:
         made = Path(name, "repository")
         _save(model, processor, made, DTYPES[dtype])
-        for source in sources:  # all but the ONNX backbone's are there already
-            shutil.copyfile(source, made / source.name)
         for file in ENDPOINT:
-            shutil.copyfile(ROOT / "hub" / file, made / file)
+            shutil.copyfile(HUB / file, made / file)
         if onnx:
-            from modeling_ideal.onnx_export import export_backbone
+            from modeling_ideal.export.onnx import export_backbone
 
             export_backbone(model, made / ONNX)
         (made / CARD).write_text(render_card(card.read_text(), results or [], cost))

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard
 
-from modeling_ideal.evaluation.cost import cost_table
-from modeling_ideal.evaluation.measured import by_target, read_results
-from modeling_ideal.evaluation.tables import METRICS, SETTINGS, metrics_table
+from modeling_ideal.evaluation.cost.measure import cost_table
+from modeling_ideal.evaluation.report.markdown_report import METRICS, SETTINGS, metrics_table
+from modeling_ideal.evaluation.report.results_files import by_target, read_results
 
 RESULTS, COST = "<!-- results -->", "<!-- cost -->"
 NOT_MEASURED = "Not measured for this version."

@@ -1,35 +1,40 @@
-"""From a built repository to the embedded model: weights and card copied, code linked to the source.
+"""From a built repository to the embedded model: configuration, processor, weights and card, and no code.
 
-    python -m hub.embed build/ideal-tiny hub/ideal-tiny
+    python -m hub.embed build/ideal-tiny
 
-The folder loads as the built one does, with or without the package, and holds no line of code twice.
+The package that holds the folder has the code, so the configurations do not name any.
 """
 
-import os
+import json
 import shutil
 import sys
 from pathlib import Path
 
-from .files import CARD, WEIGHTS, shipped_sources
+import modeling_ideal
+from modeling_ideal.writing.files import write_json
 
-COPIED = ("config.json", "preprocessor_config.json", WEIGHTS, CARD)
+from .files import CARD, WEIGHTS
+
+CONFIGURATIONS = ("config.json", "preprocessor_config.json")
+REMOTE_CODE = ("auto_map", "custom_pipelines")
 
 
 def embed(built: Path, out: Path) -> None:
     """Make `out` from a folder of `ideal build`; what was there before is replaced as a whole."""
-    missing = [name for name in COPIED if not (built / name).is_file()]
+    missing = [name for name in (*CONFIGURATIONS, WEIGHTS, CARD) if not (built / name).is_file()]
     if missing:
         raise ValueError(f"{built}: expected a folder that `ideal build` made, got none with {missing}")
     new = out.with_name(f".{out.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
-    for name in COPIED:
+    for name in (WEIGHTS, CARD):
         shutil.copyfile(built / name, new / name)
-    for source in shipped_sources():
-        (new / source.name).symlink_to(os.path.relpath(source, out))
+    for name in CONFIGURATIONS:
+        values = json.loads((built / name).read_text())
+        write_json(new / name, {key: value for key, value in values.items() if key not in REMOTE_CODE})
     shutil.rmtree(out, ignore_errors=True)
     new.rename(out)
 
 
 if __name__ == "__main__":
-    embed(Path(sys.argv[1]), Path(sys.argv[2]))
+    embed(Path(sys.argv[1]), Path(modeling_ideal.IDEAL_TINY))

@@ -1,4 +1,4 @@
-"""`ideal push`: publish a built folder, as one pull request or one commit, if nothing speaks against it."""
+"""`ideal push`: publish a built folder, as one pull request or one commit, if it passes every check."""
 
 import argparse
 import json
@@ -9,9 +9,10 @@ from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
 from modeling_ideal import IdealImageProcessor, IdealModel
+from modeling_ideal.saving import shipped_files
 
 from .card import check_card
-from .files import CARD, ONNX, RECORD, REQUIRED, digests, shipped_sources, source_commit
+from .files import CARD, RECORD, REQUIRED, digests, source_commit
 from .verify import verify
 
 REFERENCES = "references/"  # encoded reference sets for the endpoint may be added to what was built
@@ -29,7 +30,7 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 def check_folder(folder: Path) -> None:
-    """ValueError unless a folder is what `ideal build` made of the commit that is checked out, and loads."""
+    """ValueError unless a folder is what `ideal build` made of this version of the source, and loads."""
     if not (folder / RECORD).is_file():
         raise ValueError(f"{folder}: expected a folder of `ideal build`, got one without {RECORD}")
     record = json.loads((folder / RECORD).read_text())
@@ -38,14 +39,14 @@ def check_folder(folder: Path) -> None:
     differing = sorted(path for path, _ in built.items() ^ record["sha256"].items())
     if differing:
         raise ValueError(f"{folder}: expected the files as they were built, got others: {sorted(set(differing))}")
-    needed = REQUIRED | {path.name for path in shipped_sources(ONNX in built)}
+    needed = REQUIRED | {path.name for path in shipped_files()}
     if missing := sorted(needed - {*built, RECORD}):
         raise ValueError(f"{folder}: expected all files of a repository, got none of {missing}")
     commit = source_commit()
-    if commit is None or commit.endswith("-dirty"):
+    if commit.endswith("-dirty"):
         raise ValueError("expected a clean git tree, got changes that are in no commit (see `git status`)")
     if record["commit"] != commit:
-        raise ValueError(f"{folder}: expected a build of this commit ({commit}), got one of {record['commit']}")
+        raise ValueError(f"{folder}: expected a build of this version ({commit}), got one of {record['commit']}")
     check_card((folder / CARD).read_text())
     model = IdealModel.from_pretrained(folder, dtype=torch.float32)
     verify(folder, model, IdealImageProcessor.from_pretrained(folder))

@@ -1,4 +1,4 @@
-"""A built folder scores as the source does, bit for bit, where the source cannot be imported."""
+"""A built folder scores as the source does, where the source cannot be imported."""
 
 import json
 import os
@@ -16,6 +16,7 @@ from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealM
 from . import fresh_load
 
 SECONDS = 600
+TOLERANCE = 1e-5  # what is promised of scores anywhere (docs/reproducibility.md); other weights differ by far more
 
 
 def verify(folder: Path, model: IdealModel, processor: IdealImageProcessor) -> None:
@@ -35,7 +36,8 @@ def verify(folder: Path, model: IdealModel, processor: IdealImageProcessor) -> N
         with torch.no_grad():
             expected_of_model = fresh_load.model_scores(model, processor, pictures)
     for way, scores in found.items():
-        if scores != (expected_of_model if way == "model" else expected):
+        wanted = expected_of_model if way == "model" else expected
+        if len(scores) != len(wanted) or not np.allclose(scores, wanted, rtol=0, atol=TOLERANCE):
             raise ValueError(f"{folder.name}: expected the scores of the source, got others through {way}")
 
 

@@ -26,11 +26,6 @@ class AnomalousPatches(NamedTuple):
     sources: Tensor  # (A,) which of the abnormal references each is of
 
 
-def patch_masks(masks: Tensor, patch_size: tuple[int, int]) -> Tensor:
-    """Pixel masks (R, L, H, W) to patch masks (R, L, h, w): a patch is anomalous when any of its pixels is."""
-    return F.max_pool2d((masks != 0).float(), patch_size) > 0
-
-
 def pick(sets: Any, index: int) -> Any:
     """The set of query `index`: its own, or the one that all share; None if there are none."""
     return sets if sets is None else sets[index if len(sets) > 1 else 0]

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 from transformers import AutoBackbone, AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging
 
+from .aligned_memory import align_weights
+
 
 def build_backbone(config: PreTrainedConfig) -> PreTrainedModel:
     """A backbone with random weights.
@@ -41,6 +43,7 @@ def load_backbone(name_or_folder: str, config: PreTrainedConfig, dtype: torch.dt
             f"expected all weights of {backbone_class.__name__} in {name_or_folder!r}, "
             f"got none for {sorted(info['missing_keys'])}"
         )
+    align_weights(backbone)
     return backbone
 
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .anomalous_patches import patch_masks
 from .augmentation import altered_copies, altered_masks
 from .input_checks import check_references
+from .masks import patch_masks
 from .modeling_ideal import IMAGES_AT_ONCE, IdealModel
 from .references import IdealReferences
 from .scoring import image_scores
@@ -70,8 +70,8 @@ def _encode_and_calibrate(
     try:
         model.eval()
         known = _Features(
-            None if normal_refs is None else _features(model, normal_refs),
-            None if abnormal_refs is None else _features(model, abnormal_refs),
+            None if normal_refs is None else model.extract_features(normal_refs, IMAGES_AT_ONCE),
+            None if abnormal_refs is None else model.extract_features(abnormal_refs, IMAGES_AT_ONCE),
             None if masks is None else _patch_masks(model, masks),
         )
         references = known.encode(model)
@@ -150,7 +150,7 @@ def _scores_as_new(
     """
     distinct = _equal_pictures(images)
     if len(distinct) == 1:
-        copies = _features(model, altered_copies(images[:1], model.config.patch_size))
+        copies = model.extract_features(altered_copies(images[:1], model.config.patch_size), IMAGES_AT_ONCE)
         return [_patch_scores(model, copy, references) for copy in copies]
     return [_patch_scores(model, features[equal[0]], without(equal).encode(model)) for equal in distinct]
 
@@ -185,14 +185,9 @@ def _defect_score(model: IdealModel, scores: Tensor, mask: Tensor) -> float:
     return min(image, scores[mask].topk(count).values.mean().item()) if count else image  # 0: moved out of sight
 
 
-def _features(model: IdealModel, images: Tensor) -> Tensor:
-    """(L, 3, H, W) to (L, h, w, C)."""
-    return torch.cat([model.extract_features(part) for part in images.split(IMAGES_AT_ONCE)])
-
-
 def _patch_masks(model: IdealModel, masks: Tensor) -> Tensor:
     """(L, H, W) to (L, h, w) bool."""
-    return patch_masks(masks[None].to(model.device), model.config.patch_size)[0]
+    return patch_masks(masks.to(model.device), model.config.patch_size)
 
 
 def _drop(group: Tensor | None, indices: Sequence[int]) -> Tensor | None:

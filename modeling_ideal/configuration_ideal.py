@@ -1,11 +1,17 @@
 """Configuration of IDEAL: the paper's defaults around a frozen DINOv2 ViT-S/14."""
 
 import copy
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import Any, ClassVar
 
 from transformers import AutoConfig, PreTrainedConfig
+from transformers.utils import logging
+
+from .saving import copy_code
+
+logger = logging.get_logger(__name__)
 
 INTEGERS = ("image_size", "num_neighbors", "num_components", "num_deviation_vectors", "num_attention_heads")
 NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
@@ -24,25 +30,8 @@ CHOICES = {
     "loss_form": ("single_map", "two_channel"),
 }
 
-# What transformers itself writes beside our fields or passes while loading; any other name is a mistake.
-TRANSFORMERS_NAMES = {
-    "_attn_implementation_internal",
-    "_commit_hash",
-    "_experts_implementation_internal",
-    "_from_auto",
-    "_name_or_path",
-    "_output_attentions",
-    "attn_implementation",
-    "auto_map",
-    "custom_pipelines",
-    "experts_implementation",
-    "model_type",
-    "name_or_path",
-    "num_labels",
-    "output_attentions",
-    "torch_dtype",
-}
-
+REMOTE_CODE = ("auto_map", "custom_pipelines")  # where a saved folder says what its code is for
+LOADED = "_loaded"  # marks the values of a file, which may hold names that this version does not know
 
 INSTALLED = not __name__.startswith("transformers_modules.")  # a package of its own, not remote code
 
@@ -124,8 +113,11 @@ class IdealConfig(PreTrainedConfig):
     share_normals: bool = False
 
     def __post_init__(self, **kwargs: Any) -> None:
-        unknown = sorted(set(kwargs) - TRANSFORMERS_NAMES)
-        if unknown:
+        unknown = sorted(name for name in kwargs if not _belongs_to_transformers(name))
+        if kwargs.pop(LOADED, False):
+            if unknown:
+                logger.info("the configuration has %s, which this version of IDEAL does not use", unknown)
+        elif unknown:
             known = sorted({field.name for field in fields(IdealConfig)} - _base_fields())
             raise ValueError(f"IdealConfig expected fields among {known}, got unknown {unknown}")
         self.backbone_config = _build_backbone_config(self.backbone_config)
@@ -133,6 +125,16 @@ class IdealConfig(PreTrainedConfig):
             kwargs["custom_pipelines"] = InstalledPipelines(kwargs["custom_pipelines"])
         super().__post_init__(**kwargs)
         self.check()
+
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """As in transformers. What a newer version has written, or `quantization_config`, is kept, not refused."""
+        return super().from_dict({**config_dict, LOADED: True}, **kwargs)
+
+    def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
+        """As in transformers; all code lies beside it, so that model and pipeline load without the package."""
+        self.custom_pipelines = copy_code(save_directory)
+        super().save_pretrained(save_directory, push_to_hub, **kwargs)
 
     @property
     def hidden_size(self) -> int:
@@ -220,6 +222,12 @@ def _is_integer(value: object) -> bool:
 
 def _is_number(value: object) -> bool:
     return _is_integer(value) or isinstance(value, float)
+
+
+def _belongs_to_transformers(name: str) -> bool:
+    """Whether a keyword is one that every configuration of transformers takes, or marks something of its own."""
+    names = (name, f"_{name}")  # `attn_implementation` is kept as `_attn_implementation`
+    return name.startswith("_") or name in REMOTE_CODE or any(hasattr(PreTrainedConfig, each) for each in names)
 
 
 def _base_fields() -> set[str]:

@@ -11,7 +11,8 @@ from torch import Tensor
 from transformers import BatchFeature
 from transformers.image_processing_backends import PilBackend
 
-from .image_inputs import ImageInput, MaskInput, is_image, load_image, load_mask, resize_image, resize_mask
+from .image_inputs import ImageInput, is_single_image, load_image, resize_image
+from .masks import MaskInput, load_mask, resize_mask
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -116,14 +117,14 @@ class IdealImageProcessor(PilBackend):
 
     def _images(self, images: Any, masks: Any, name: str, data: dict) -> np.ndarray:
         """Images (and, into `data`, their masks) as one array, nested as they came."""
-        images = [images] if is_image(images) and _is_single(images) else list(images)
+        images = [images] if is_single_image(images) and _is_single(images) else list(images)
         if not images:
             raise ValueError(f"{name}: expected at least one image, got an empty list")
         if masks is not None:
             masks = [masks] if len(images) == 1 and not _is_list_of_masks(masks) else list(masks)
             if len(masks) != len(images):
                 raise ValueError(f"masks: expected one for each of {len(images)} entries of {name}, got {len(masks)}")
-        if name != "query" and not all(is_image(image) for image in images):
+        if name != "query" and not all(is_single_image(image) for image in images):
             return self._nested_images(images, masks, name, data)
         pixels, resized_masks = [], []
         for index, image in enumerate(images):

@@ -5,6 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers import initialization as init
 
 # Root mean square of a channel of DINOv2's normed patch tokens: the scale the paper's encoder works at.
 FEATURE_SCALE = 2.4
@@ -62,6 +63,18 @@ class IntrinsicDeviationEncoder(nn.Module):
     def _split_heads(self, tokens: Tensor) -> Tensor:
         """(R, n, C) to (R, heads, n, C / heads)."""
         return tokens.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+
+
+def init_weights(module: nn.Module) -> None:
+    """Linear layers start from a truncated normal, as in the released implementation."""
+    if isinstance(module, nn.Linear):
+        init.trunc_normal_(module.weight, mean=0.0, std=0.01, a=-0.03, b=0.03)
+        init.zeros_(module.bias)
+    elif isinstance(module, nn.LayerNorm):
+        init.ones_(module.weight)
+        init.zeros_(module.bias)
+    elif isinstance(module, nn.Embedding):
+        init.normal_(module.weight)
 
 
 def root_mean_square(features: Tensor, valid: Tensor) -> Tensor:

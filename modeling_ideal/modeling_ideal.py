@@ -10,14 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
-from transformers import initialization as init
 
-from .anomalous_patches import AnomalousPatches, normal_banks, pad_sets, patch_masks, pick, select_sets
+from .aligned_memory import align_weights
+from .anomalous_patches import AnomalousPatches, normal_banks, pad_sets, pick, select_sets
 from .backbone import build_backbone, freeze, load_backbone, load_backbone_config, patch_features
 from .configuration_ideal import IdealConfig
 from .input_checks import check_counts, check_images, check_references, check_targets
-from .intrinsic_deviation_encoder import IntrinsicDeviationEncoder
+from .intrinsic_deviation_encoder import IntrinsicDeviationEncoder, init_weights
 from .losses import query_losses, reference_losses, total_loss
+from .masks import patch_masks
 from .normal_variation_eraser import Deviations, erase_normal_variation, nearest_cosine
 from .outputs import IdealOutput
 from .references import IdealReferences, model_fingerprint
@@ -80,7 +81,9 @@ class IdealModel(PreTrainedModel):
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
         """As in transformers; loading weights thaws the backbone, so freeze it again."""
         loaded = super().from_pretrained(*args, **kwargs)
-        freeze((loaded[0] if isinstance(loaded, tuple) else loaded).backbone)
+        model = loaded[0] if isinstance(loaded, tuple) else loaded
+        align_weights(model)
+        freeze(model.backbone)
         return loaded
 
     def train(self, mode: bool = True) -> "IdealModel":
@@ -90,15 +93,8 @@ class IdealModel(PreTrainedModel):
         return self
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Linear layers start from a truncated normal, as in the released implementation."""
-        if isinstance(module, nn.Linear):
-            init.trunc_normal_(module.weight, mean=0.0, std=0.01, a=-0.03, b=0.03)
-            init.zeros_(module.bias)
-        elif isinstance(module, nn.LayerNorm):
-            init.ones_(module.weight)
-            init.zeros_(module.bias)
-        elif isinstance(module, nn.Embedding):
-            init.normal_(module.weight)
+        """Called by transformers for every module of a new model."""
+        init_weights(module)
 
     def forward(
         self,
@@ -161,9 +157,10 @@ class IdealModel(PreTrainedModel):
                 f"another backbone, head or configuration ({references.fingerprint[:12] or 'none'}); encode it again"
             )
 
-    def extract_features(self, pixels: Tensor) -> Tensor:
-        """Patch features (B, h, w, C) in float32 of images (B, 3, H, W), without gradient."""
-        return patch_features(self.backbone, pixels.to(self.device), self.config.patch_size)
+    def extract_features(self, pixels: Tensor, at_once: int | None = None) -> Tensor:
+        """Patch features (B, h, w, C) in float32 of images (B, 3, H, W), all or `at_once` at a time; no gradient."""
+        parts = pixels.to(self.device).split(at_once or len(pixels))
+        return torch.cat([patch_features(self.backbone, part, self.config.patch_size) for part in parts])
 
     def encode_features(
         self,
@@ -218,25 +215,11 @@ class IdealModel(PreTrainedModel):
         check_counts(queries=query, references=references)
         if references.normal_features[0].device != query.device:
             references = references.to(query.device)
-        patches, vectors, alignment, similarities = query.flatten(1, 2), references.deviation_vectors, None, None
+        similarities = None
         with self._full_precision():
-            # One query at a time: its score cannot depend on the batch, and memory stays bounded.
-            deviations = deviations or [
-                self.deviations(image, *references.normals(index), denoise=vectors is not None)
-                for index, image in enumerate(patches)
-            ]
-            nearest = torch.stack([part.nearest_cosine for part in deviations])  # (B, N)
-            if vectors is not None:
-                vectors = vectors.expand(len(query), -1, -1)  # (B, M, C)
-                denoised = torch.stack([part.denoised for part in deviations])  # (B, N, C)
-                cosine = projection_cosine(denoised, vectors, patches)
-                if self.config.alignment == "weighted":
-                    known = [pick(references.abnormal_deviations, index) for index in range(len(query))]
-                    alignment = weighted_alignment(cosine, known, denoised, patches)
-                else:
-                    alignment = deviation_alignment(cosine, self.config.alignment)
-                if self.config.loss_form == "two_channel":
-                    similarities = torch.stack([(1 + nearest) / 2, alignment], 1).unflatten(2, query.shape[1:3])
+            nearest, alignment = self._compare(query.flatten(1, 2), references, deviations)
+            if alignment is not None and self.config.loss_form == "two_channel":
+                similarities = torch.stack([(1 + nearest) / 2, alignment], 1).unflatten(2, query.shape[1:3])
             scores = patch_scores(nearest, alignment).unflatten(1, query.shape[1:3])  # (B, h, w)
             scores = smooth_patches(scores, self.config.patch_smoothing)
             image = image_scores(scores, self.config.top_fraction)  # (B,)
@@ -248,7 +231,32 @@ class IdealModel(PreTrainedModel):
                 if references.deviation_vectors is not None:
                     losses |= reference_losses(references.abnormal_deviations, references.deviation_vectors)
                 loss = total_loss(losses, self.config.loss_weights)
+        vectors = references.deviation_vectors
+        vectors = vectors if vectors is None else vectors.expand(len(query), -1, -1)  # (B, M, C)
         return IdealOutput(loss, losses, image, scores, maps, vectors)
+
+    def _compare(
+        self, patches: Tensor, references: IdealReferences, deviations: list[Deviations] | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """How patches (B, N, C) compare with their references: the two terms of Eq. 9.
+
+        Returns:
+            Cosine to the nearest normal patch and alignment with the known anomalies, (B, N) each; the latter is None
+            without abnormal references.
+        """
+        # One query at a time: its score cannot depend on the batch, and memory stays bounded.
+        pairs = [(image, *references.normals(index)) for index, image in enumerate(patches)]
+        if references.deviation_vectors is None:
+            return torch.stack([nearest_cosine(image, directions) for image, _, directions in pairs]), None
+        deviations = deviations or [self.deviations(*pair) for pair in pairs]
+        nearest = torch.stack([part.nearest_cosine for part in deviations])  # (B, N)
+        denoised = torch.stack([part.denoised for part in deviations])  # (B, N, C)
+        vectors = references.deviation_vectors.expand(len(patches), -1, -1)  # (B, M, C)
+        cosine = projection_cosine(denoised, vectors, patches)
+        if self.config.alignment == "weighted":
+            known = [pick(references.abnormal_deviations, index) for index in range(len(patches))]
+            return nearest, weighted_alignment(cosine, known, denoised, patches)
+        return nearest, deviation_alignment(cosine, self.config.alignment)
 
     @property
     def fingerprint(self) -> str:
@@ -279,15 +287,12 @@ class IdealModel(PreTrainedModel):
         if images is None:
             return None
         images = images if images.ndim == 5 else images[None]
-        parts = [self.extract_features(part) for part in images.flatten(0, 1).split(IMAGES_AT_ONCE)]
-        return torch.cat(parts).unflatten(0, images.shape[:2])
+        return self.extract_features(images.flatten(0, 1), IMAGES_AT_ONCE).unflatten(0, images.shape[:2])
 
-    def deviations(self, patches: Tensor, normals: Tensor, directions: Tensor, denoise: bool = True) -> Deviations:
-        """Of patches (P, C) from normals (Q, C), also given at length 1; normal matching alone needs no denoising."""
+    def deviations(self, patches: Tensor, normals: Tensor, directions: Tensor) -> Deviations:
+        """How patches (P, C) deviate from normal patches (Q, C), which are also given at length 1 (Eq. 1-4)."""
         with self._full_precision():
-            if denoise:
-                return erase_normal_variation(patches, normals, directions, *self.config.eraser)
-            return Deviations(patches, patches, nearest_cosine(patches, directions))
+            return erase_normal_variation(patches, normals, directions, *self.config.eraser)
 
     def _full_precision(self) -> torch.autocast:
         """Everything after the backbone runs in float32: it is cheap, and eigenvectors need the digits."""

@@ -1,7 +1,7 @@
 """The backbone as an ONNX file, run by ONNX Runtime: `model.backbone = OnnxBackbone("backbone.onnx")`.
 
 Only the backbone is exported: it is nearly all of the work, and the eigenvectors after it have no ONNX operator. The
-file is made by `modeling_ideal.onnx_export`; where it ships to the Hub, this file ships beside it.
+file is made by `ideal export`, or by `ideal build --onnx`.
 """
 
 import hashlib
@@ -9,7 +9,6 @@ import os
 from pathlib import Path
 from types import SimpleNamespace
 
-import onnxruntime
 import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BackboneOutput
@@ -32,6 +31,8 @@ class OnnxBackbone(nn.Module):
     config = SimpleNamespace(stage_names=(FEATURES,))
 
     def __init__(self, path: str | os.PathLike, threads: int | None = None) -> None:
+        import onnxruntime  # not needed by anyone else who loads this package, and slow to import
+
         super().__init__()
         content = Path(path).read_bytes()
         options = onnxruntime.SessionOptions()

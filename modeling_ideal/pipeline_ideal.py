@@ -10,18 +10,16 @@ from torch import Tensor
 from transformers import AutoModel, Pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from .defect_types import nearest_type
-from .ignored_regions import counting_map, counting_scores, read_ignored
-from .image_inputs import ImageInput, MaskInput, load_image
+from .image_inputs import ImageInput, load_image
 from .image_processing_ideal import gaussian_smoothing
 from .input_checks import check_images, check_number
+from .masks import MaskInput
 from .outputs import IdealOutput
-from .picture_stream import is_many, read_batches
-from .reference_inputs import ReferenceInputs
+from .pipeline_inputs import ReferenceInputs, is_many, read_batches
+from .pipeline_results import counting_map, counting_scores, make_verdict, nearest_type, read_ignored
 from .references import IdealReferences
 from .scoring import highest_patches, image_scores, upsample
 from .tiling import TiledDetector
-from .verdict import make_verdict
 
 TASK = "anomaly-detection"
 

@@ -14,6 +14,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from .aligned_memory import aligned
 from .threshold import Calibration
 
 FORMAT = "ideal-references-1"
@@ -121,7 +122,7 @@ class IdealReferences:
         try:
             with safe_open(path, framework="pt") as file:
                 metadata = file.metadata() or {}
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                tensors = {name: aligned(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
         except SafetensorError as error:
             raise ValueError(f"expected a safetensors file of IDEAL references, got {str(path)!r}: {error}") from error
         if metadata.get("format") != FORMAT:

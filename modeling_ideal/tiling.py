@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .anomalous_patches import patch_masks
-from .image_inputs import ImageInput, MaskInput, load_image, load_mask
+from .image_inputs import ImageInput, load_image
 from .image_processing_ideal import IdealImageProcessor, gaussian_smoothing
+from .masks import MaskInput, load_mask, patch_masks
 from .modeling_ideal import IMAGES_AT_ONCE, IdealModel
 from .normal_variation_eraser import nearest_normals, unit
 from .references import IdealReferences
@@ -218,8 +218,8 @@ class TiledDetector:
 
     def _patch_mask(self, mask: np.ndarray) -> Tensor:
         """Pixels (H, W) of a tile to patches (h, w), bool."""
-        pixels = torch.from_numpy(np.ascontiguousarray(mask))[None, None].to(self.model.device)
-        return patch_masks(pixels, self.model.config.patch_size)[0, 0]
+        pixels = torch.from_numpy(np.ascontiguousarray(mask)).to(self.model.device)
+        return patch_masks(pixels, self.model.config.patch_size)
 
     def _grid(self, picture: np.ndarray) -> TileGrid:
         return TileGrid((picture.shape[0], picture.shape[1]), self.tile_size, self.overlap)

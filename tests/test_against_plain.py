@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from modeling_ideal.anomalous_patches import patch_masks
+from modeling_ideal.masks import patch_masks
 from modeling_ideal.normal_variation_eraser import (
     erase_normal_variation,
     nearest_normals,

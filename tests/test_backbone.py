@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoBackbone, AutoConfig
 
 from modeling_ideal import IdealConfig, IdealModel
-from modeling_ideal.training.starting_point import load_backbone
+from modeling_ideal.training.head.starting_point import load_backbone
 
 COMMON = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
 BACKBONES = {

@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from transformers import pipeline
 
 from modeling_ideal import IdealImageProcessor
-from modeling_ideal.defect_types import nearest_type, type_similarities
+from modeling_ideal.pipeline_results import nearest_type, type_similarities
 
 from .conftest import PATCH, tiny_model
 from .pictures import photograph

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealReferences, embedded_model
+from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealReferences
 from modeling_ideal.cli import main
-from modeling_ideal.detection import find_images, match_masks
+from modeling_ideal.detection.files import find_images, match_masks
 
 from .conftest import PATCH, tiny_model
 from .pictures import photograph
@@ -40,7 +40,7 @@ def workshop(tmp_path, monkeypatch, model_folder):
         save(tmp_path / "masks" / kind / "0_mask.png", mask)
     (tmp_path / "bad" / "notes.txt").write_text("not a picture")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("modeling_ideal.detection.default_model", lambda: model_folder)
+    monkeypatch.setattr("modeling_ideal.detection.commands.IDEAL_TINY", str(model_folder))
     return tmp_path
 
 
@@ -58,21 +58,21 @@ def test_from_folders_to_table_json_and_overlays(workshop, model_folder, capsys)
     arguments = ["detect", "--references", "nut.safetensors", "parts", "good/0.png", "absent.png", "--out", "found"]
     assert main(arguments) == 1
     table = capsys.readouterr().out.splitlines()
-    assert table[0].split() == ["image", "score", "probability", "label", "type"]
+    assert table[0].split() == ["image", "label", "type", "score", "probability"]
     assert len(table) == 1 + 6
     report = json.loads((workshop / "found" / "results.json").read_text())
     assert report["references"] == "nut.safetensors"
     entries = {entry["image"]: entry for entry in report["images"]}
     assert list(entries) == ["parts/cut.png", *(f"parts/tray/{i}.png" for i in range(3)), "good/0.png", "absent.png"]
     for name in ("parts/cut.png", "absent.png"):
-        assert f"expected a readable image file, got '{name}'" in entries.pop(name)["error"]
+        assert f"{name}: expected a readable image, got " in entries.pop(name)["error"]
         assert any(line.startswith(name) and "expected a readable image" in line for line in table)
 
     for name, entry in entries.items():
         assert entry.keys() == {
             "image", "score", "probability", "label", "threshold", "type", "regions", "overlay"
         }  # fmt: skip
-        assert any(line.split()[:2] == [name, f"{entry['score']:.3f}"] for line in table)
+        assert any(line.startswith(name) and f"  {entry['score']:.3f}  " in line for line in table)
         with Image.open(workshop / "found" / entry["overlay"]) as overlay, Image.open(name) as image:
             assert overlay.size == image.size
     assert entries["good/0.png"]["overlay"] == "overlays/0_2.png"  # another 0.png came first
@@ -143,13 +143,3 @@ def test_images_are_listed_once_in_order(tmp_path):
     (tmp_path / "notes.txt").write_text("")
     found = find_images([str(tmp_path / "b.png"), str(tmp_path), str(tmp_path / "**" / "c.*")])
     assert [path.name for path in found] == ["b.png", "a.png", "c.jpg"]
-
-
-def test_the_embedded_model_is_found_in_the_package_or_beside_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(embedded_model, "PACKAGE", tmp_path / "modeling_ideal")
-    with pytest.raises(ValueError, match=r"expected a model with --model FOLDER, got none, and .* ideal-tiny is not"):
-        embedded_model.default_model()
-    for folder in (tmp_path / "hub" / "ideal-tiny", tmp_path / "modeling_ideal" / "ideal-tiny"):
-        folder.mkdir(parents=True)
-        (folder / "config.json").write_text("{}")
-        assert embedded_model.default_model() == folder

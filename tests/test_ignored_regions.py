@@ -6,7 +6,7 @@ import torch
 from transformers import pipeline
 
 from modeling_ideal import IdealImageProcessor
-from modeling_ideal.ignored_regions import counting_map, counting_scores, read_ignored
+from modeling_ideal.pipeline_results import counting_map, counting_scores, read_ignored
 
 from .conftest import PATCH, tiny_model
 from .pictures import photograph

@@ -8,8 +8,8 @@ import torch
 
 from modeling_ideal.cli import main
 from modeling_ideal.evaluation import command
+from modeling_ideal.export.onnx import export_backbone, feature_difference
 from modeling_ideal.onnx_backbone import OnnxBackbone
-from modeling_ideal.onnx_export import export_backbone, feature_difference
 
 from .conftest import random_images, random_masks, tiny_model
 
@@ -88,7 +88,7 @@ def test_the_commands_export_and_evaluate(exported, tiny_folder, tmp_path, monke
         assert int8
         path.write_bytes((folder / "int8.onnx").read_bytes())
 
-    monkeypatch.setattr("modeling_ideal.onnx_export.export_backbone", copied)
+    monkeypatch.setattr("modeling_ideal.export.onnx.export_backbone", copied)
     out = tmp_path / "int8.onnx"
     assert main(["export", "--model", str(tiny_folder), "--out", str(out), "--int8"]) == 0
     assert "int8.onnx: 0.0 MB, patch features" in capsys.readouterr().out

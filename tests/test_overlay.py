@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from modeling_ideal.overlay import draw_overlay, heat, threshold_scale
+from modeling_ideal.pipeline_results import draw_overlay, heat, threshold_scale
 
 from .pictures import photograph
 

@@ -13,8 +13,7 @@ from transformers import pipeline
 from transformers.pipelines.pt_utils import KeyDataset
 
 from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealReferences
-from modeling_ideal.overlay import draw_overlay
-from modeling_ideal.regions import find_regions
+from modeling_ideal.pipeline_results import draw_overlay, find_regions
 
 from .conftest import PATCH, random_images, tiny_model
 from .pictures import photograph
@@ -154,7 +153,7 @@ def test_an_address(pipe, images, tmp_path, monkeypatch):
         server.shutdown()
         thread.join()
     assert_same([found], [pipe(images[0])])
-    assert "absent.png': HTTP Error 404" in absent["error"]
+    assert "absent.png: expected a readable image, got HTTPError: HTTP Error 404" in absent["error"]
 
 
 def test_a_broken_picture_is_named_and_the_rest_goes_on(pipe, images, tmp_path):
@@ -164,11 +163,11 @@ def test_a_broken_picture_is_named_and_the_rest_goes_on(pipe, images, tmp_path):
     for results in (pipe(mixed, batch_size=4), list(pipe(iter(mixed), batch_size=3)), pipe(mixed, num_workers=2)):
         assert_same([results[0], results[2], results[5]], expected)
         assert results[1].keys() == {"error"}
-        assert "images[1]: expected a readable image file, got" in results[1]["error"]
+        assert "cut.png: expected a readable image, got" in results[1]["error"]
         assert "cut.png" in results[1]["error"]
         assert results[3] == {"error": "images[3]: expected finite values, got NaN or infinity"}
         assert "images[4]: expected a path" in results[4]["error"]
-    with pytest.raises(ValueError, match=r"image: expected a readable image file, got .*cut.png"):
+    with pytest.raises(ValueError, match=r"image: .*cut.png: expected a readable image, got"):
         pipe(tmp_path / "cut.png")
     with pytest.raises(ValueError, match=r"image: expected a path, .* got dict"):
         pipe({"image": images[0]})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from modeling_ideal.regions import find_regions
+from modeling_ideal.pipeline_results import find_regions
 
 
 @pytest.mark.parametrize("density", [0.05, 0.3, 0.45, 0.7, 1.0])

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 
@@ -11,13 +10,13 @@ import pytest
 import torch
 from transformers import pipeline
 
-from hub.files import shipped_sources
 from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealModel
+from modeling_ideal.saving import shipped_files
 
 from .conftest import random_images, random_masks, tiny_model
 from .pictures import photograph
 
-SHIPPED = {path.name: path.read_bytes() for path in shipped_sources()}
+SHIPPED = {path.name: path.read_bytes() for path in shipped_files()}
 WITHOUT_THE_PACKAGE = """
 import json, sys
 
@@ -80,27 +79,21 @@ def run(script, *arguments, folder):
     return json.loads(result.stdout.splitlines()[-1])
 
 
-@pytest.fixture
-def saved(tmp_path):
-    """A folder that the pipeline has saved, code and all."""
-    processor = IdealImageProcessor(size=32, patch_size=4)
-    AnomalyDetectionPipeline(model=tiny_model(), image_processor=processor).save_pretrained(tmp_path / "ideal")
+@pytest.fixture(params=["pipeline", "model and processor"])
+def saved(request, tmp_path):
+    """A folder that the pipeline has saved, or model and processor one after the other, as training does."""
+    model, processor = tiny_model(), IdealImageProcessor(size=32, patch_size=4)
+    parts = (AnomalyDetectionPipeline(model=model, image_processor=processor),)
+    for part in parts if request.param == "pipeline" else (model, processor):
+        part.save_pretrained(tmp_path / "ideal")
     return tmp_path / "ideal"
 
 
-def test_flat_files_load_without_the_package(tmp_path):
+def test_what_a_model_saves_loads_without_the_package(tmp_path):
     folder = tmp_path / "ideal"
     model = tiny_model()
     model.save_pretrained(folder)
     IdealImageProcessor(size=32, patch_size=4).save_pretrained(folder)
-    for path in shipped_sources():
-        shutil.copy(path, folder)
-    for name, entries in {
-        "config.json": {"AutoConfig": "configuration_ideal.IdealConfig", "AutoModel": "modeling_ideal.IdealModel"},
-        "preprocessor_config.json": {"AutoImageProcessor": "image_processing_ideal.IdealImageProcessor"},
-    }.items():
-        values = json.loads((folder / name).read_text())
-        (folder / name).write_text(json.dumps({**values, "auto_map": entries}))
     inputs = {
         "query": random_images(2),
         "normal_refs": random_images(2, seed=1),
@@ -112,7 +105,7 @@ def test_flat_files_load_without_the_package(tmp_path):
     assert scores == model(**inputs).scores.tolist()
 
 
-def test_a_saved_pipeline_carries_its_code_and_works_without_the_package(saved, tmp_path):
+def test_a_saved_folder_carries_its_code_and_works_as_a_pipeline_without_the_package(saved, tmp_path):
     assert {path.name: path.read_bytes() for path in saved.glob("*.py")} == SHIPPED
     pictures = np.stack([photograph(seed) for seed in range(6)])
     np.save(tmp_path / "pictures.npy", pictures)

@@ -1,1 +1,1 @@
-../../modeling_ideal/metrics/regions.py
+../../modeling_ideal/connected_regions.py

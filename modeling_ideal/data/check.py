@@ -11,8 +11,10 @@ from typing import Any
 
 from tqdm import tqdm
 
+from ..image_inputs import open_image
+from ..writing.tables import text_table
 from .folder import Entry, Problem, Scan
-from .images import MaskSizeError, content_hash, open_image, read_masks
+from .images import MaskSizeError, content_hash, read_masks
 from .layouts import scan
 
 SIZE_FACTOR = 2.0
@@ -49,7 +51,7 @@ class Report:
     def as_text(self) -> str:
         """The report for a reader: the table, then the problems by kind."""
         images = sum(count.images for count in self.counts)
-        lines = [f"{self.root}: layout {self.layout}, {images} images", "", *_table(self.counts), ""]
+        lines = [f"{self.root}: layout {self.layout}, {images} images", "", _table(self.counts), ""]
         lines += [f"note: {note.message}" for note in self.notes]
         lines += [f"problems found: {len(self.problems)}" if self.problems else "no problems found"]
         by_kind: dict[str, list[Problem]] = defaultdict(list)
@@ -180,13 +182,6 @@ def _counts(scanned: Scan) -> Iterator[Count]:
         yield Count(*key, images=images[key], masks=masks[key])
 
 
-def _table(counts: Sequence[Count]) -> Iterator[str]:
-    rows = [("category", "split", "type", "images", "masks")]
-    rows += [
-        (count.category, count.split, count.anomaly_type, str(count.images), str(count.masks)) for count in counts
-    ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        words = (cell.ljust(width) for cell, width in zip(row[:3], widths, strict=False))
-        numbers = (cell.rjust(width) for cell, width in zip(row[3:], widths[3:], strict=True))
-        yield "  ".join((*words, *numbers))
+def _table(counts: Sequence[Count]) -> str:
+    rows = [(count.category, count.split, count.anomaly_type, str(count.images), str(count.masks)) for count in counts]
+    return text_table(("category", "split", "type", "images", "masks"), rows, words=3)

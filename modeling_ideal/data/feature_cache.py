@@ -24,7 +24,8 @@ from safetensors.torch import save
 from torch import Tensor
 from tqdm import tqdm
 
-from .atomic import remove_abandoned, write_atomically
+from ..masks import patch_masks
+from ..writing.files import remove_abandoned, write_atomically
 from .catalogue import content_hashes
 from .images import content_hash
 
@@ -226,20 +227,9 @@ def _prepare_masks(records: datasets.Dataset, encoder: Encoder, cache: FeatureCa
                 f"{cache.paths[index]}: expected a mask of {sizes['pixel_mask']} pixels, as its image has, "
                 f"got {tuple(pixel_mask.shape)}"
             )
-        patches = patch_mask(pixel_mask, (rows, columns))
+        height, width = pixel_mask.shape
+        patches = patch_masks(pixel_mask, (height // rows, width // columns)).cpu()
         write_atomically(file, save({"patch_mask": patches, "pixel_mask": pixel_mask.cpu().contiguous()}))
-
-
-def patch_mask(pixel_mask: Tensor, grid: tuple[int, int]) -> Tensor:
-    """(h, w) of bool from (H, W), with `grid` = (h, w): a patch is anomalous when any of its pixels is."""
-    height, width = pixel_mask.shape
-    rows, columns = grid
-    if height % rows or width % columns:
-        raise ValueError(
-            f"expected a mask whose sides are multiples of {rows} x {columns} patches, got {height} x {width}"
-        )
-    patches = pixel_mask.reshape(rows, height // rows, columns, width // columns)
-    return patches.ne(0).any(dim=3).any(dim=1).cpu()
 
 
 def _stack(tensors: Sequence[Tensor], out: Tensor | None = None) -> Tensor:

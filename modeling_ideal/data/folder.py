@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from .images import Box, is_image
+from .images import Box, is_image_file
 
 NORMAL = "good"
 """The anomaly type of a normal image, whatever the data set calls it."""
@@ -143,7 +143,7 @@ def _walk(folder: str, prefix: str = "", above: frozenset[str] = frozenset()) ->
 def unused_images(listing: Listing, used: set[str]) -> Iterator[Problem]:
     """A warning for every image file that the layout has no place for."""
     for file in listing.files:
-        if is_image(file) and file not in used:
+        if is_image_file(file) and file not in used:
             yield Problem("warning", "left out", file, f"{file} has no place in this layout")
 
 

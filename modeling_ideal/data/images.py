@@ -1,4 +1,4 @@
-"""Reading pictures and masks: every error names the file, every mask comes out binary."""
+"""Image files of a data set: sizes, masks, content hashes; every error names the file."""
 
 import functools
 import hashlib
@@ -8,14 +8,16 @@ from io import BytesIO
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
+
+from ..image_inputs import open_image, unreadable
+from ..masks import marked_pixels
 
 Box = tuple[int, int, int, int]
 """A crop in pixels: left, upper, right, lower."""
 
 _ORIENTATION = 0x0112
 _SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
-_LOSSY_FORMATS = ("JPEG", "MPO")
 _PLAIN_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 
 
@@ -29,26 +31,9 @@ def image_extensions() -> frozenset[str]:
     return frozenset(ext for ext, name in Image.registered_extensions().items() if name in Image.OPEN)
 
 
-def is_image(path: str) -> bool:
+def is_image_file(path: str) -> bool:
     """Whether the name of a file says that Pillow can open it; letter case does not matter."""
     return os.path.splitext(path)[1].lower() in image_extensions()
-
-
-def open_image(path: str | Path) -> Image.Image:
-    """The decoded picture, upright by its EXIF tag; ValueError naming the file where it cannot be read."""
-    try:
-        with Image.open(path) as image:
-            image.load()
-            upright = ImageOps.exif_transpose(image)
-            upright.format = image.format  # a copy forgets it, and `binary_mask` asks for it
-            return upright
-    except Exception as error:  # Pillow's plug-ins raise OSError, SyntaxError, ValueError, struct.error, ...
-        raise unreadable(path, error) from error
-
-
-def unreadable(path: str | Path, error: Exception) -> ValueError:
-    """The one wording for a file that is not the image its name promises."""
-    return ValueError(f"{path}: expected a readable image, got {type(error).__name__}: {error}")
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
@@ -62,19 +47,6 @@ def image_size(path: str | Path) -> tuple[int, int]:
     return (height, width) if sideways else (width, height)
 
 
-def binary_mask(mask: Image.Image) -> np.ndarray:
-    """(height, width) of bool, True where the mask is not zero.
-
-    Palette images count by index, as segmentation masks are stored; of colours any channel counts; what is
-    fully transparent does not. JPEG is lossy and its zeros only near zero: there half of white is the limit.
-    """
-    pixels = np.atleast_3d(np.asarray(mask))
-    above = pixels > (127 if mask.format in _LOSSY_FORMATS else 0)
-    if mask.mode in ("LA", "RGBA"):
-        return np.any(above[..., :-1], axis=-1) & above[..., -1]
-    return np.any(above, axis=-1)
-
-
 def read_masks(paths: Sequence[str | Path], size: tuple[int, int]) -> np.ndarray:
     """The union of several mask files: (height, width) of bool; each must have `size` (width, height)."""
     union = np.zeros((size[1], size[0]), dtype=bool)
@@ -85,7 +57,7 @@ def read_masks(paths: Sequence[str | Path], size: tuple[int, int]) -> np.ndarray
                 f"{path}: expected a mask of its image's size {size[0]} x {size[1]}, "
                 f"got {mask.size[0]} x {mask.size[1]}"
             )
-        union |= binary_mask(mask)
+        union |= marked_pixels(mask)
     return union
 
 

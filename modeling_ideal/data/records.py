@@ -10,8 +10,9 @@ import datasets
 from datasets.table import embed_table_storage
 from PIL import Image
 
+from ..image_inputs import open_image, unreadable
 from .folder import Entry, Scan
-from .images import image_size, open_image, png_bytes, read_masks, unreadable
+from .images import image_size, png_bytes, read_masks
 from .layouts import scan
 
 logger = logging.getLogger(__name__)

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from .atomic import write_atomically
+from ..writing.files import write_atomically
 from .catalogue import Catalogue
-from .episodes import Episode, Pools, Setup
+from .episodes import Episode, Pools
 from .folder import NORMAL
+from .setups import Setup
 
 SETTINGS = ("general", "hard")
 _FORMAT = 1

@@ -8,7 +8,7 @@ from pathlib import Path
 from re import Match, Pattern
 
 from .folder import NORMAL, Entry, Listing, Problem, mask_without_image, unused_images
-from .images import Box, image_size, is_image, read_masks
+from .images import Box, image_size, is_image_file, read_masks
 
 TILE = 256
 TEST_EVERY = 4
@@ -66,7 +66,7 @@ def read_aitex(listing: Listing) -> tuple[list[Entry], list[Problem]]:
 def _matches(pattern: Pattern[str], listing: Listing) -> Iterator[tuple[str, Match[str]]]:
     for file in listing.files:
         match = pattern.fullmatch(os.path.splitext(file)[0])
-        if match and is_image(file):
+        if match and is_image_file(file):
             yield file, match
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from re import Match
 
 from .folder import NORMAL, Entry, Listing, Problem, mask_without_image, query_images, unused_images
-from .images import is_image
+from .images import is_image_file
 
 _CATEGORY = r"(?:(?P<category>[^/]+)/)?"
 _NAME = r"/(?P<name>[^/]+)"
@@ -37,7 +37,7 @@ class Tree:
 
     def recognises(self, listing: Listing) -> bool:
         """Whether some image lies where this layout, and no other before it, has its images."""
-        return any(is_image(file) and _match(self.signature, file) for file in listing.files)
+        return any(is_image_file(file) and _match(self.signature, file) for file in listing.files)
 
     def read(self, listing: Listing, valid_as: str | None) -> tuple[list[Entry], list[Problem]]:
         """The entries of a folder, and the problems; `valid_as` is the split that validation images join."""
@@ -47,7 +47,7 @@ class Tree:
         matches = {file: match for file in listing.files if (match := self._match_image(file))}
         left_out: Counter[str] = Counter()
         for file, match in matches.items():
-            if not is_image(file):
+            if not is_image_file(file):
                 message = f"{file} lies among the images but has no extension of an image that Pillow reads"
                 problems.append(Problem("warning", "left out", file, message))
                 continue
@@ -102,7 +102,7 @@ class _Masks:
         self._claims: dict[str, list[str]] = {}
         for file in listing.files:
             match = _match(pattern, file)
-            if match and is_image(file):
+            if match and is_image_file(file):
                 self._claims[file] = []
                 # A mask is named as its image, mostly with "_mask" behind; an image may itself be "a_mask".
                 for name in {match["name"], re.sub(r"(?i)_mask[_-]?\d*$", "", match["name"])}:

@@ -1,7 +1,6 @@
 """`ideal demo`: references, detection and a page to look at, all on rendered pictures."""
 
 import html
-import json
 import shutil
 import time
 from pathlib import Path
@@ -9,9 +8,10 @@ from typing import Any
 
 from transformers import pipeline
 
-from ..data.atomic import write_atomically
-from ..embedded_model import default_model
+from .. import IDEAL_TINY
 from ..pipeline_ideal import TASK
+from ..writing.files import write_atomically, write_json
+from ..writing.tables import text_table
 from .rendering import DEFECTS, Part, render_part
 
 NUM_NORMAL = 6
@@ -19,7 +19,7 @@ KNOWN = ("scratch", "rust")  # the defects among the references; the others are 
 QUERIES = ("good", "good", "good", *DEFECTS, "good", *DEFECTS)
 FIRST_QUERY_SEED = 100
 
-Row = dict[str, Any]
+Verdict = dict[str, Any]
 
 
 def demo(out: Path, model: str | None = None) -> str:
@@ -29,7 +29,7 @@ def demo(out: Path, model: str | None = None) -> str:
     queries = [render_part(FIRST_QUERY_SEED + place, defect) for place, defect in enumerate(QUERIES)]
     if out.exists() and not (out / "results.json").exists() and any(out.iterdir()):
         raise ValueError(f"--out: expected a new folder, or one that the demo made, got {str(out)!r}")
-    detector = pipeline(TASK, model=str(model or default_model()))
+    detector = pipeline(TASK, model=str(model or IDEAL_TINY))
     detector.set_references(
         normal=[part.image for part in normal],
         abnormal=[part.image for part in abnormal],
@@ -39,27 +39,28 @@ def demo(out: Path, model: str | None = None) -> str:
     started = time.perf_counter()
     results = detector([part.image for part in queries], return_overlay=True)
     seconds = (time.perf_counter() - started) / len(queries)
-    rows = [_row(place, part, result) for place, (part, result) in enumerate(zip(queries, results, strict=True))]
+    pairs = enumerate(zip(queries, results, strict=True))
+    verdicts = [_verdict(place, part, result) for place, (part, result) in pairs]
     folder = out.with_name(f".{out.name}.new")  # whole or not at all
     shutil.rmtree(folder, ignore_errors=True)
     _write_pictures(folder, normal, abnormal, queries, results)
-    write_atomically(folder / "results.json", (json.dumps(rows, indent=2) + "\n").encode())
-    write_atomically(folder / "index.html", _page(rows, len(normal), len(abnormal)).encode())
+    write_json(folder / "results.json", verdicts)
+    write_atomically(folder / "index.html", _page(verdicts, len(normal), len(abnormal)).encode())
     shutil.rmtree(out, ignore_errors=True)
     folder.rename(out)
-    return "\n".join([*_table(rows), "", f"{seconds * 1000:.0f} ms a picture. Open {out / 'index.html'}"])
+    return "\n".join([_table(verdicts), "", f"{seconds * 1000:.0f} ms a picture. Open {out / 'index.html'}"])
 
 
-def _row(place: int, part: Part, result: Row) -> Row:
+def _verdict(place: int, part: Part, result: Verdict) -> Verdict:
     """A query's line of the table and of results.json."""
-    row = {"picture": f"query_{place:02}.png", "truth": part.defect, "label": result["label"]}
+    verdict = {"picture": f"query_{place:02}.png", "truth": part.defect, "label": result["label"]}
     for name in ("score", "threshold", "probability"):
-        row[name] = round(result[name], 4)
-    return {**row, "type": result["type"]}
+        verdict[name] = round(result[name], 4)
+    return {**verdict, "type": result["type"]}
 
 
 def _write_pictures(
-    folder: Path, normal: list[Part], abnormal: list[Part], queries: list[Part], results: list[Row]
+    folder: Path, normal: list[Part], abnormal: list[Part], queries: list[Part], results: list[Verdict]
 ) -> None:
     folder.mkdir(parents=True)
     for place, part in enumerate(normal):
@@ -73,15 +74,18 @@ def _write_pictures(
         result["overlay"].save(folder / f"query_{place:02}_overlay.png")
 
 
-def _table(rows: list[Row]) -> list[str]:
-    lines = [f"{'picture':14}{'truth':14}{'label':11}{'score':>7}{'threshold':>11}{'sure':>7}  type"]
-    for row in rows:
-        lines.append(
-            f"{row['picture']:14}{row['truth']:14}{row['label']:11}{row['score']:7.3f}{row['threshold']:11.3f}"
-            f"{row['probability']:7.2f}  {row['type'] or ''}"
-        )
-    right = sum((row["truth"] == "good") == (row["label"] == "normal") for row in rows)
-    return [*lines, f"{right} of {len(rows)} right"]
+def _table(verdicts: list[Verdict]) -> str:
+    head = ["picture", "truth", "label", "type", "score", "threshold", "sure"]
+    rows = [
+        [
+            *(verdict[name] or "" for name in ("picture", "truth", "label", "type")),
+            *(f"{verdict[name]:.3f}" for name in ("score", "threshold")),
+            f"{verdict['probability']:.2f}",
+        ]
+        for verdict in verdicts
+    ]
+    right = sum((verdict["truth"] == "good") == (verdict["label"] == "normal") for verdict in verdicts)
+    return f"{text_table(head, rows, words=4)}\n{right} of {len(verdicts)} right"
 
 
 _STYLE = """
@@ -93,19 +97,20 @@ figcaption { font-size: 13px; max-width: 366px }
 """
 
 
-def _page(rows: list[Row], num_normal: int, num_abnormal: int) -> str:
+def _page(verdicts: list[Verdict], num_normal: int, num_abnormal: int) -> str:
     """One HTML page: the references, then each query beside its heat map and the verdict."""
     references = [_figure([f"normal_{place:02}.png"], "good") for place in range(num_normal)]
     for place in range(num_abnormal):
         files = [f"abnormal_{place:02}.png", f"abnormal_{place:02}_mask.png"]
         references.append(_figure(files, f"{KNOWN[place]}, and where it is"))
     queries = []
-    for row in rows:
-        files = [row["picture"], row["picture"].replace(".png", "_overlay.png")]
-        kind = f", {row['type']}" if row["type"] else ""
-        verdict = f"<b class='{row['label']}'>{row['label']}{html.escape(kind)}</b>"
-        figures = f"score {row['score']:.3f}, threshold {row['threshold']:.3f}, sure {row['probability']:.2f}"
-        queries.append(_figure(files, f"{verdict}: {figures}<br>in truth: {row['truth']}"))
+    for verdict in verdicts:
+        files = [verdict["picture"], verdict["picture"].replace(".png", "_overlay.png")]
+        kind = f", {verdict['type']}" if verdict["type"] else ""
+        words = f"<b class='{verdict['label']}'>{verdict['label']}{html.escape(kind)}</b>"
+        figures = f"score {verdict['score']:.3f}, threshold {verdict['threshold']:.3f}"
+        figures += f", sure {verdict['probability']:.2f}"
+        queries.append(_figure(files, f"{words}: {figures}<br>in truth: {verdict['truth']}"))
     return (
         f"<!doctype html><meta charset='utf-8'><title>IDEAL demo</title><style>{_STYLE}</style>"
         "<h1>IDEAL: a few photographs in, verdicts out</h1>"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from .png import write_png
+from ..writing.files import write_figure
 
 
 def source_side_bound(
@@ -97,4 +97,4 @@ def plot_source_side_bound(
         axes.minorticks_off()
     figure.suptitle(f"VC dimension {vc_dimension:g}, failure probability {failure_probability:g}")
 
-    write_png(Path(path), figure, {})
+    write_figure(Path(path), figure, {})

@@ -17,7 +17,6 @@ import torch
 from tqdm import tqdm
 
 from ..calibration import encode_calibrated
-from ..data.atomic import write_atomically
 from ..data.catalogue import Catalogue
 from ..data.feature_cache import FeatureCache, encode_records
 from ..data.records import load_records
@@ -27,7 +26,8 @@ from ..modeling_ideal import IdealModel
 from ..references import IdealReferences
 from ..threshold import Calibration
 from ..training.encoder import BackboneEncoder
-from .markdown import number, table
+from ..writing.files import write_atomically
+from ..writing.tables import markdown_table, number
 
 FIXED = 0.5
 HEAD = (
@@ -118,7 +118,7 @@ def report(units: Sequence[Unit], what: str, false_alarm: float) -> str:
         "percent of the normal and of the anomalous test images. Best: the threshold with the highest Youden index, "
         "found on the test images themselves, which no user has."
     )
-    return f"{what}\n\n{table(HEAD, rows, words=2)}\n\n{notes}\n"
+    return f"{what}\n\n{markdown_table(HEAD, rows, words=2)}\n\n{notes}\n"
 
 
 def _means(units: Sequence[Unit]) -> list[str]:

@@ -8,12 +8,12 @@ from transformers import AutoConfig
 
 from ..image_processing_ideal import IdealImageProcessor
 from ..modeling_ideal import IdealModel
-from ..training.starting_point import load_backbone
-from .measured import by_target, read_results
-from .methods import METHODS
-from .protocol import Evaluation
-from .tables import SETTINGS, metrics_table, tables, write_tables
-from .units import IDEAL
+from ..training.head.starting_point import load_backbone
+from .methods.context import METHODS
+from .protocol.evaluation import Evaluation
+from .protocol.reference_set_scores import IDEAL
+from .report.markdown_report import SETTINGS, metrics_table, tables, write_tables
+from .report.results_files import by_target, read_results
 
 
 def evaluate(arguments: argparse.Namespace) -> str:

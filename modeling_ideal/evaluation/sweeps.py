@@ -14,10 +14,9 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..data.atomic import write_atomically
-from ..training.arguments import TrainingArguments, add_arguments, read_arguments
+from ..training.head.options import TrainingArguments, add_arguments, read_arguments
 from ..training.train import train
-from .png import write_png
+from ..writing.files import write_atomically, write_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,7 +68,7 @@ def run_sweeps(base: TrainingArguments, names: Sequence[str], out: Path) -> dict
         points = {label: _measure(base, change, out / "runs") for label, change in SWEEPS[name].items()}
         sweeps[name] = points
         for setup in base.setups:
-            write_png(out / f"{name.replace(' ', '_')}_{setup}.png", draw_sweep(name, setup, points), {})
+            write_figure(out / f"{name.replace(' ', '_')}_{setup}.png", draw_sweep(name, setup, points), {})
     record = {"arguments": _public(base), "sweeps": sweeps}
     write_atomically(out / "sweeps.json", (json.dumps(record, indent=2) + "\n").encode())
     return record

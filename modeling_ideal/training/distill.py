@@ -23,11 +23,11 @@ from tqdm import tqdm
 from transformers import HfArgumentParser, get_cosine_schedule_with_warmup
 
 from ..backbone import load_backbone_config
-from ..data.atomic import write_atomically
-from .agreement import centred_variance, distillation_loss, mapped_features, measure_agreement
-from .student import fit_to_teacher, new_student, student_config
-from .teacher import CachedTeacher
-from .views import Views, picture_files
+from ..writing.files import write_atomically
+from .distillation.agreement import centred_variance, distillation_loss, mapped_features, measure_agreement
+from .distillation.student import fit_to_teacher, new_student, student_config
+from .distillation.teacher import CachedTeacher
+from .distillation.views import Views, picture_files
 
 STATE = "distillation.pt"
 LOG = "distillation.jsonl"

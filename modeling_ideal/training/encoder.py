@@ -7,8 +7,8 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from ..image_inputs import resize_mask
 from ..image_processing_ideal import IdealImageProcessor
+from ..masks import resize_mask
 from ..modeling_ideal import IdealModel
 from ..references import model_fingerprint
 

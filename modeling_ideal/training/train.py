@@ -19,17 +19,17 @@ from accelerate import Accelerator, PartialState
 from tqdm import tqdm
 
 from ..modeling_ideal import IdealModel
-from .arguments import TrainingArguments, add_arguments, read_arguments
-from .batches import Batch, Batches
-from .checkpoints import Checkpoints, Progress
 from .encoder import BackboneEncoder
-from .objective import EpisodeLoss
-from .report import claim_output, epoch_losses, finished_record, make_record, summary, write_arguments, write_run
-from .schedule import build_optimizer, rate_at, warmup_steps
-from .source import Source, draw_episodes, load_source
-from .starting_point import load_start
-from .trouble import check_falling, check_finite
-from .validation import validate, validation_sets
+from .head.batches import Batch, Batches
+from .head.checkpoints import Checkpoints, Progress
+from .head.loss_checks import check_falling, check_finite
+from .head.objective import EpisodeLoss
+from .head.options import TrainingArguments, add_arguments, read_arguments
+from .head.report import claim_output, epoch_losses, finished_record, make_record, summary, write_arguments, write_run
+from .head.schedule import build_optimizer, rate_at, warmup_steps
+from .head.source import Source, draw_episodes, load_source
+from .head.starting_point import load_start
+from .head.validation import validate, validation_sets
 
 
 class Trainer:

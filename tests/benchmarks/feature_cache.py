@@ -12,7 +12,7 @@ from modeling_ideal.data import load_records
 from modeling_ideal.data.catalogue import Catalogue
 from modeling_ideal.data.episodes import Episode, TrainingEpisodes
 from modeling_ideal.data.feature_cache import FeatureCache, encode_records
-from modeling_ideal.evaluation.timing import interleaved_medians
+from modeling_ideal.evaluation.cost.timing import interleaved_medians
 
 SIDE = 448
 BATCH = 16

@@ -7,8 +7,8 @@ import sys
 import torch
 
 from modeling_ideal import IdealConfig, IdealModel, IdealReferences
-from modeling_ideal.evaluation.memory import peak_mebibytes, reset_peak
-from modeling_ideal.evaluation.timing import interleaved_medians
+from modeling_ideal.evaluation.cost.memory import peak_mebibytes, reset_peak
+from modeling_ideal.evaluation.cost.timing import interleaved_medians
 from modeling_ideal.normal_variation_eraser import nearest_normals, unit
 
 SIDE = 448

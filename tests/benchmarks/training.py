@@ -10,10 +10,10 @@ from modeling_ideal.data import load_records
 from modeling_ideal.data.catalogue import Catalogue
 from modeling_ideal.data.episodes import TrainingEpisodes
 from modeling_ideal.data.feature_cache import encode_records
-from modeling_ideal.evaluation.timing import interleaved_medians
-from modeling_ideal.training.batches import Batches
-from modeling_ideal.training.objective import EpisodeLoss
-from modeling_ideal.training.schedule import build_optimizer
+from modeling_ideal.evaluation.cost.timing import interleaved_medians
+from modeling_ideal.training.head.batches import Batches
+from modeling_ideal.training.head.objective import EpisodeLoss
+from modeling_ideal.training.head.schedule import build_optimizer
 
 from .feature_cache import BATCH, SIDE, RandomEncoder, write_pictures
 

@@ -11,7 +11,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from modeling_ideal.data.catalogue import Catalogue
-from modeling_ideal.data.episodes import Setup, TrainingEpisodes
+from modeling_ideal.data.episodes import TrainingEpisodes
 from modeling_ideal.data.reference_sets import (
     applicable_settings,
     draw_references,
@@ -19,6 +19,7 @@ from modeling_ideal.data.reference_sets import (
     read_references,
     write_references,
 )
+from modeling_ideal.data.setups import Setup
 
 
 def catalogue(rows):

@@ -13,9 +13,10 @@ import pytest
 import torch
 
 from modeling_ideal.data import load_records
-from modeling_ideal.data.atomic import remove_abandoned, write_atomically
-from modeling_ideal.data.feature_cache import encode_records, patch_mask
-from modeling_ideal.data.images import open_image
+from modeling_ideal.data.feature_cache import encode_records
+from modeling_ideal.image_inputs import open_image
+from modeling_ideal.masks import patch_masks
+from modeling_ideal.writing.files import remove_abandoned, write_atomically
 
 from .miniatures import mask, picture
 from .toy_encoder import ToyEncoder
@@ -110,9 +111,10 @@ def test_a_patch_is_anomalous_when_any_of_its_pixels_is(grid):
         [bool(pixels[y * height : (y + 1) * height, x * width : (x + 1) * width].any()) for x in range(grid[1])]
         for y in range(grid[0])
     ]
-    assert patch_mask(pixels, grid).tolist() == expected
-    with pytest.raises(ValueError, match="expected a mask whose sides are multiples of 5 x 6 patches, got 16 x 24"):
-        patch_mask(pixels, (5, 6))
+    assert patch_masks(pixels, (height, width)).tolist() == expected
+    assert patch_masks(pixels.expand(2, 3, 16, 24), (height, width)).tolist() == [[expected] * 3] * 2
+    with pytest.raises(ValueError, match=r"expected sides that are multiples of \(5, 6\), got \(16, 24\)"):
+        patch_masks(pixels, (5, 6))
 
 
 def test_what_is_cached_is_not_encoded_again(root, tmp_path):

@@ -4,14 +4,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from modeling_ideal.data.images import (
-    binary_mask,
-    content_hash,
-    image_size,
-    is_image,
-    open_image,
-    read_masks,
-)
+from modeling_ideal.data.images import content_hash, image_size, is_image_file, read_masks
+from modeling_ideal.image_inputs import open_image
+from modeling_ideal.masks import marked_pixels
 
 SHAPE = np.array([[0, 0, 1], [0, 1, 0]], dtype=bool)
 
@@ -23,7 +18,15 @@ def as_mode(mode):
         return Image.fromarray(np.array([[0, 0, 1], [0, 7, 0]], dtype=np.uint8))
     if mode == "P":
         image = Image.fromarray(SHAPE.astype(np.uint8), mode="P")
-        image.putpalette([255, 255, 255, 255, 0, 0])  # index 0 is white, and still normal
+        image.putpalette([0, 0, 0, 255, 0, 0])
+        return image
+    if mode == "P, white first":  # as a program that makes files smaller may order the colours
+        image = Image.fromarray((~SHAPE).astype(np.uint8), mode="P")
+        image.putpalette([255, 255, 255, 0, 0, 0])
+        return image
+    if mode == "P, all black":  # classes, of which nobody wrote down the colours
+        image = Image.fromarray(SHAPE.astype(np.uint8) * 3, mode="P")
+        image.putpalette([0] * 12)
         return image
     if mode == "blue":
         return Image.fromarray(np.stack([SHAPE * 0, SHAPE * 0, SHAPE * 9], axis=-1).astype(np.uint8))
@@ -37,11 +40,14 @@ def as_mode(mode):
     return grey.convert(mode)
 
 
-@pytest.mark.parametrize("mode", ["1", "L", "values", "P", "RGB", "blue", "RGBA", "LA", "I", "I;16", "F"])
+MODES = ("1", "L", "values", "P", "P, white first", "P, all black", "RGB", "blue", "RGBA", "LA", "I", "I;16", "F")
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_mask_is_where_it_is_not_zero(tmp_path, mode):
     suffix = ".tif" if mode in ("I", "F") else ".png"
     as_mode(mode).save(tmp_path / f"mask{suffix}")
-    np.testing.assert_array_equal(binary_mask(open_image(tmp_path / f"mask{suffix}")), SHAPE)
+    np.testing.assert_array_equal(marked_pixels(open_image(tmp_path / f"mask{suffix}")), SHAPE)
 
 
 def test_the_noise_of_a_jpeg_is_no_anomaly(tmp_path):
@@ -50,7 +56,7 @@ def test_the_noise_of_a_jpeg_is_no_anomaly(tmp_path):
     Image.fromarray(square.astype(np.uint8) * 255).save(tmp_path / "mask.jpg", quality=60)
     stored = np.asarray(Image.open(tmp_path / "mask.jpg"))
     assert (stored[~square] > 0).any(), "the case is only interesting with noise outside the square"
-    np.testing.assert_array_equal(binary_mask(open_image(tmp_path / "mask.jpg")), square)
+    np.testing.assert_array_equal(marked_pixels(open_image(tmp_path / "mask.jpg")), square)
 
 
 def test_several_masks_are_united(tmp_path):
@@ -108,4 +114,4 @@ def test_a_truncated_image_is_named(tmp_path):
     [("a.JPG", True), ("b.Tiff", True), ("c.webp", True), ("d.txt", False), ("e", False), ("f.csv", False)],
 )
 def test_an_image_is_known_by_its_extension(name, expected):
-    assert is_image(name) is expected
+    assert is_image_file(name) is expected

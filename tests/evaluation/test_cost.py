@@ -10,11 +10,11 @@ from transformers import AutoConfig
 
 from modeling_ideal.backbone import build_backbone
 from modeling_ideal.cli import main
-from modeling_ideal.evaluation import workload
-from modeling_ideal.evaluation.cost import HEAD, cost_table, count_flops, measure_cost
-from modeling_ideal.evaluation.paper import COST
-from modeling_ideal.evaluation.timing import interleaved_medians
-from modeling_ideal.evaluation.workload import noise, peak_memory
+from modeling_ideal.evaluation.cost import workload
+from modeling_ideal.evaluation.cost.measure import HEAD, cost_table, count_flops, measure_cost
+from modeling_ideal.evaluation.cost.timing import interleaved_medians
+from modeling_ideal.evaluation.cost.workload import noise, peak_memory
+from modeling_ideal.evaluation.report.paper import COST
 
 from ..conftest import PATCH, tiny_model
 
@@ -108,7 +108,7 @@ def test_memory_is_what_the_process_holds(model_folder):
     assert 50 < ours < 5000  # Python and torch, and a model of nothing
     fat = "import numpy; fat = numpy.ones(50 * 2**20 // 8 * 4)"  # 200 MiB
     code = f"{fat}; import runpy, sys; sys.argv[1:] = {[str(model_folder), '1', '1']!r}; "
-    code += "runpy.run_module('modeling_ideal.evaluation.workload', run_name='__main__')"
+    code += "runpy.run_module('modeling_ideal.evaluation.cost.workload', run_name='__main__')"
     result = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(result.stdout.splitlines()[-1]) - ours == pytest.approx(200, abs=60)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from modeling_ideal.evaluation.markdown import difference, table
+from modeling_ideal.writing.tables import difference, markdown_table
 
 
 @pytest.mark.parametrize(
@@ -20,4 +20,4 @@ def test_differences(ours, theirs, shown):
 
 
 def test_a_bar_in_a_name_does_not_end_the_cell():
-    assert table(["a|b"], [["c"]], words=1).splitlines()[0] == r"| a\|b |"
+    assert markdown_table(["a|b"], [["c"]], words=1).splitlines()[0] == r"| a\|b |"

@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from modeling_ideal.evaluation.methods import CORESET_SHARE, METHODS, Context, Query, coreset
+from modeling_ideal.evaluation.methods.context import CORESET_SHARE, METHODS, Context, Query, coreset
 
 from .. import plain
 

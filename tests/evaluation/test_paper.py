@@ -2,7 +2,7 @@
 
 import pytest
 
-from modeling_ideal.evaluation.paper import COST, DATA_SETS, IDEAL, paper_data_set, paper_figures, published
+from modeling_ideal.evaluation.report.paper import COST, DATA_SETS, IDEAL, paper_data_set, paper_figures, published
 
 AUROCS = ("image_auroc", "pixel_auroc")
 MAIN = ("MVTecAD", "VisA", "AITEX", "MPDD", "BTAD", "BraTS")  # of Table 1; Liver and RESC are in the appendix alone

@@ -8,16 +8,16 @@ from PIL import Image
 from modeling_ideal import IdealImageProcessor, IdealModel
 from modeling_ideal.cli import main
 from modeling_ideal.data.reference_sets import draw_references, inference_episodes
-from modeling_ideal.evaluation import montage, pictures, plots
-from modeling_ideal.evaluation.deviations import embed, neighbor_agreement, project, sample_deviations
-from modeling_ideal.evaluation.montage import Row, Tile, color_scale, draw_montage
-from modeling_ideal.evaluation.pictures import spread_out
-from modeling_ideal.evaluation.plots import MethodCurves, draw_curves
-from modeling_ideal.evaluation.png import write_png
-from modeling_ideal.evaluation.protocol import Evaluation
-from modeling_ideal.evaluation.units import Workbench, reference_context
+from modeling_ideal.evaluation.protocol.evaluation import Evaluation
+from modeling_ideal.evaluation.protocol.reference_set_scores import Workbench, reference_context
+from modeling_ideal.evaluation.report import montage, pictures, plots
+from modeling_ideal.evaluation.report.deviations import embed, neighbor_agreement, project, sample_deviations
+from modeling_ideal.evaluation.report.montage import Row, Tile, color_scale, draw_montage
+from modeling_ideal.evaluation.report.pictures import spread_out
+from modeling_ideal.evaluation.report.plots import MethodCurves, draw_curves
 from modeling_ideal.metrics import image_metrics, pixel_metrics
-from modeling_ideal.overlay import OPACITY, Scale, heat
+from modeling_ideal.pipeline_results import OPACITY, Scale, heat
+from modeling_ideal.writing.files import write_figure
 
 NAMES = ("montage", "curves", "deviations")
 METHODS = ["ideal", "normal_matching"]
@@ -52,7 +52,9 @@ def quick(monkeypatch):
 def bench(target, model_folder, tmp_path, monkeypatch):
     """The workbench that an evaluation gives to its pictures, and one of its reference sets."""
     given = []
-    monkeypatch.setattr("modeling_ideal.evaluation.protocol.draw_pictures", lambda *parts: given.append(parts))
+    monkeypatch.setattr(
+        "modeling_ideal.evaluation.protocol.evaluation.draw_pictures", lambda *parts: given.append(parts)
+    )
     evaluate(target, model_folder, tmp_path)
     bench, _, sets, *_ = given[0]
     return bench, sets[0]
@@ -90,8 +92,8 @@ def test_files_hold_neither_date_nor_version(drawn):
 
 def test_only_missing_and_outdated_pictures_are_drawn(quick, target, model_folder, tmp_path, monkeypatch):
     evaluate(target, model_folder, tmp_path)
-    written, real = [], pictures.write_png
-    monkeypatch.setattr(pictures, "write_png", lambda path, *rest: (written.append(path.name), real(path, *rest)))
+    written, real = [], pictures.write_figure
+    monkeypatch.setattr(pictures, "write_figure", lambda path, *rest: (written.append(path.name), real(path, *rest)))
     evaluate(target, model_folder, tmp_path)
     assert written == []
     files(tmp_path)["nut_curves.png"].unlink()
@@ -267,5 +269,5 @@ def test_a_figure_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
 
     monkeypatch.setattr("os.replace", broken)
     with pytest.raises(OSError, match="disk full"):
-        write_png(tmp_path / "a.png", draw_montage("", [tile()], [], {}), {})
+        write_figure(tmp_path / "a.png", draw_montage("", [tile()], [], {}), {})
     assert list(tmp_path.iterdir()) == []

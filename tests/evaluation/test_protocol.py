@@ -15,11 +15,11 @@ from modeling_ideal import IdealImageProcessor, IdealModel
 from modeling_ideal.cli import main
 from modeling_ideal.data import load_records
 from modeling_ideal.data.reference_sets import read_references
-from modeling_ideal.evaluation import protocol
-from modeling_ideal.evaluation.methods import METHODS
-from modeling_ideal.evaluation.protocol import Evaluation
-from modeling_ideal.evaluation.results import summarise, write_json
-from modeling_ideal.evaluation.tables import tables
+from modeling_ideal.evaluation.methods.context import METHODS
+from modeling_ideal.evaluation.protocol import evaluation as protocol
+from modeling_ideal.evaluation.protocol.evaluation import Evaluation
+from modeling_ideal.evaluation.protocol.results import summarise, write_json
+from modeling_ideal.evaluation.report.markdown_report import tables
 
 from .. import plain
 

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from modeling_ideal.cli import main
-from modeling_ideal.evaluation.comparisons import ablation_table, general_table, hard_table, plug_in_table
-from modeling_ideal.evaluation.measured import by_target, read_results
-from modeling_ideal.evaluation.tables import category_table, metrics_table, tables
+from modeling_ideal.evaluation.report.comparisons import ablation_table, general_table, hard_table, plug_in_table
+from modeling_ideal.evaluation.report.markdown_report import category_table, metrics_table, tables
+from modeling_ideal.evaluation.report.results_files import by_target, read_results
 
 MPDD = ("bracket_black", "bracket_brown", "bracket_white", "connector", "metal_plate", "tubes")
 TWO_TYPES = tuple(name for name in MPDD if name not in ("connector", "tubes"))

@@ -1,6 +1,8 @@
 """The embedded model: small, loaded in every way, licensed as its data demand, and of use."""
 
+import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,31 +13,37 @@ from safetensors import safe_open
 from transformers import AutoImageProcessor, AutoModel, pipeline
 
 from hub.embed import embed
-from hub.files import ROOT, shipped_sources
+from modeling_ideal import IDEAL_TINY
 from modeling_ideal.demo.command import demo
 from modeling_ideal.demo.rendering import SIZE, render_part
-from modeling_ideal.embedded_model import default_model
 
 from ..test_remote_code import LOAD, run
 
-TINY = ROOT / "hub" / "ideal-tiny"
+TINY = Path(IDEAL_TINY)
 MOST_BYTES = 12 * 10**6
 
 
 def test_it_is_the_default_and_small():
-    assert default_model() == TINY
+    assert pipeline("anomaly-detection").model.name_or_path == IDEAL_TINY
     assert sum(path.stat().st_size for path in TINY.iterdir()) <= MOST_BYTES
     with safe_open(TINY / "model.safetensors", "pt") as file:
         assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.float16}  # noqa: SIM118
 
 
-def test_its_code_is_the_source():
-    links = {path.name: path.resolve() for path in TINY.glob("*.py")}
-    assert links == {source.name: source for source in shipped_sources()}
-    assert all((TINY / name).is_symlink() for name in links)
+def test_it_is_data_alone():
+    assert {path.name for path in TINY.iterdir()} == {
+        "README.md", "config.json", "model.safetensors", "preprocessor_config.json"
+    }  # fmt: skip
+    for name in ("config.json", "preprocessor_config.json"):
+        assert not {"auto_map", "custom_pipelines"} & json.loads((TINY / name).read_text()).keys()
 
 
-def test_it_loads_with_and_without_the_package_and_scores_the_same(tmp_path):
+@pytest.mark.parametrize("trust", [False, True])
+def test_it_loads_by_its_path(trust):
+    assert pipeline("anomaly-detection", model=IDEAL_TINY, trust_remote_code=trust).model.dtype == torch.float32
+
+
+def test_saved_again_it_loads_without_the_package_and_scores_the_same(tmp_path):
     model = AutoModel.from_pretrained(TINY)
     processor = AutoImageProcessor.from_pretrained(TINY)
     assert model.dtype == torch.float32  # from float16 on disk, exactly
@@ -44,7 +52,10 @@ def test_it_loads_with_and_without_the_package_and_scores_the_same(tmp_path):
     torch.save(inputs, tmp_path / "inputs.pt")
     with torch.no_grad():
         expected = model(**inputs).scores.tolist()
-    assert run(LOAD, TINY, tmp_path / "inputs.pt", folder=tmp_path) == expected
+    for part in (model, processor):
+        part.save_pretrained(tmp_path / "saved")
+    found = run(LOAD, tmp_path / "saved", tmp_path / "inputs.pt", folder=tmp_path)
+    assert found == pytest.approx(expected, abs=1e-5)
 
 
 def test_its_card_says_what_the_weights_are():
@@ -90,3 +101,11 @@ def test_embedding_wants_a_built_folder(tmp_path):
     with pytest.raises(ValueError, match=r"expected a folder that `ideal build` made, got none with \['preproc.*'\]"):
         embed(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_what_is_embedded_names_no_code(repository, tmp_path):
+    embed(repository, tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in TINY.iterdir()}
+    config = json.loads((tmp_path / "out" / "config.json").read_text())
+    assert config["model_type"] == "ideal"
+    assert "auto_map" not in config

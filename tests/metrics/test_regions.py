@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from modeling_ideal.metrics.regions import label_pixels, pixel_shares
+from modeling_ideal.connected_regions import label_pixels, pixel_shares
 
 from .plain import REPEATABLE, regions_of
 

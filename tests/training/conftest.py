@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from modeling_ideal.training.arguments import TrainingArguments
+from modeling_ideal.training.head.options import TrainingArguments
 
 from ..conftest import tiny_model
 from ..evaluation.conftest import SIDE, datasets_cache, model_folder, save_part  # noqa: F401 - fixtures

@@ -6,7 +6,7 @@ import pytest
 
 from modeling_ideal.cli import build_parser, main
 from modeling_ideal.training import train
-from modeling_ideal.training.arguments import TrainingArguments, add_arguments, read_arguments
+from modeling_ideal.training.head.options import TrainingArguments, add_arguments, read_arguments
 
 WORDS = ["--source", "parts", "--output_dir", "out", "--backbone", "vit"]
 

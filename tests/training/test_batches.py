@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from modeling_ideal.training.batches import Batches
 from modeling_ideal.training.encoder import BackboneEncoder
-from modeling_ideal.training.source import draw_episodes, load_source
-from modeling_ideal.training.starting_point import load_start
+from modeling_ideal.training.head.batches import Batches
+from modeling_ideal.training.head.source import draw_episodes, load_source
+from modeling_ideal.training.head.starting_point import load_start
 
 
 @pytest.fixture

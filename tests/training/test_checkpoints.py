@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from modeling_ideal.training.checkpoints import Checkpoints, Progress
-from modeling_ideal.training.schedule import build_optimizer
+from modeling_ideal.training.head.checkpoints import Checkpoints, Progress
+from modeling_ideal.training.head.schedule import build_optimizer
 
 CPU = torch.device("cpu")
 

@@ -15,9 +15,9 @@ from safetensors.torch import load_file
 from transformers import Dinov2Backbone
 
 from modeling_ideal import IdealModel
-from modeling_ideal.training.agreement import centred_variance, distillation_loss, patch_cosines
 from modeling_ideal.training.distill import LOG, STATE, Distillation, DistillationArguments, split_views
-from modeling_ideal.training.teacher import CachedTeacher
+from modeling_ideal.training.distillation.agreement import centred_variance, distillation_loss, patch_cosines
+from modeling_ideal.training.distillation.teacher import CachedTeacher
 
 from .test_student import SIZE, wide_teacher
 

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from modeling_ideal.training.objective import EpisodeLoss, EpisodeTensors
+from modeling_ideal.training.head.objective import EpisodeLoss, EpisodeTensors
 
 from ..conftest import random_images, random_masks, tiny_model
 

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from modeling_ideal.training.schedule import build_optimizer, rate_at, warmup_steps
+from modeling_ideal.training.head.schedule import build_optimizer, rate_at, warmup_steps
 
 
 def test_the_optimiser_of_the_protocol():

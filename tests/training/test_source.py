@@ -8,8 +8,8 @@ from PIL import Image
 
 from modeling_ideal.data.folder import NORMAL
 from modeling_ideal.training.encoder import BackboneEncoder
-from modeling_ideal.training.source import draw_episodes, load_source
-from modeling_ideal.training.starting_point import load_start
+from modeling_ideal.training.head.source import draw_episodes, load_source
+from modeling_ideal.training.head.starting_point import load_start
 
 
 def load(arguments):

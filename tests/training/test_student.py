@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from transformers import Dinov2Backbone, Dinov2Config
 
-from modeling_ideal.training.student import fit_to_teacher, new_student, student_config
+from modeling_ideal.training.distillation.student import fit_to_teacher, new_student, student_config
 
 from ..conftest import PATCH, random_images
 

@@ -9,8 +9,8 @@ from transformers import AutoImageProcessor, AutoModel
 
 from modeling_ideal.cli import main
 from modeling_ideal.training import train as training
-from modeling_ideal.training.report import summary
-from modeling_ideal.training.starting_point import load_start
+from modeling_ideal.training.head.report import summary
+from modeling_ideal.training.head.starting_point import load_start
 from modeling_ideal.training.train import train
 
 from ..conftest import random_images, random_masks

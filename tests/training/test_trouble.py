@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from modeling_ideal.training import train as training
-from modeling_ideal.training.trouble import check_falling, check_finite
+from modeling_ideal.training.head.loss_checks import check_falling, check_finite
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])

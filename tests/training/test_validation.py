@@ -9,10 +9,10 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from modeling_ideal.data import load_records
 from modeling_ideal.data.reference_sets import draw_references
 from modeling_ideal.training.encoder import BackboneEncoder
-from modeling_ideal.training.source import load_source
-from modeling_ideal.training.starting_point import load_start
+from modeling_ideal.training.head.source import load_source
+from modeling_ideal.training.head.starting_point import load_start
+from modeling_ideal.training.head.validation import validate, validation_sets
 from modeling_ideal.training.train import train
-from modeling_ideal.training.validation import validate, validation_sets
 
 
 def by_hand(model, processor, records, references):

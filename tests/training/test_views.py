@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from modeling_ideal.training.textures import SURFACES, render_texture
-from modeling_ideal.training.views import Views, picture_files, random_crop
+from modeling_ideal.training.distillation.textures import SURFACES, render_texture
+from modeling_ideal.training.distillation.views import Views, picture_files, random_crop
 
 SIZE = 48
 

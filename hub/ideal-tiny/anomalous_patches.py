@@ -1,1 +1,0 @@
-../../modeling_ideal/anomalous_patches.py

@@ -1,1 +1,0 @@
-../../modeling_ideal/image_inputs.py

@@ -1,1 +1,0 @@
-../../modeling_ideal/intrinsic_deviation_encoder.py

@@ -1,1 +1,0 @@
-../../modeling_ideal/normal_variation_eraser.py

@@ -1,0 +1,39 @@
+"""Arguments that several commands share."""
+
+import argparse
+
+from .. import model_folder
+
+
+def add_model(command: argparse.ArgumentParser) -> None:
+    """`--model`, by default the embedded one."""
+    command.add_argument(
+        "--model",
+        type=model_folder,
+        metavar="FOLDER",
+        help="a trained IDEAL model: a folder, a Hub name or ideal-tiny (the default)",
+    )
+
+
+def add_stage(command: argparse.ArgumentParser) -> None:
+    """Which features of a `--backbone` are used."""
+    command.add_argument(
+        "--stage", help="stage of the backbone, for example stage9, or stage6+stage9 (default: the last one)"
+    )
+    command.add_argument("--no-norm", action="store_true", help="skip the backbone's final layer norm")
+
+
+def add_layout(command: argparse.ArgumentParser, what: str) -> None:
+    """`--layout` of the folder that `what` names."""
+    command.add_argument(
+        "--layout",
+        default="auto",
+        help=f"layout of {what}: mvtec, visa, btad, aitex, bmad or folder (default: recognised automatically)",
+    )
+
+
+def say(text: str) -> int:
+    """Print what a command has to say; the exit code of success."""
+    if text:
+        print(text)
+    return 0

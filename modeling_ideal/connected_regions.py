@@ -1,0 +1,63 @@
+"""Connected anomalous regions, found by runs of pixels: no loop over pixels, regions or images. NumPy alone."""
+
+from typing import Literal
+
+import numpy as np
+
+Connectivity = Literal[4, 8]
+
+
+def label_pixels(masks: np.ndarray, connectivity: Connectivity = 8) -> np.ndarray:
+    """Number the connected regions of each mask.
+
+    Args:
+        masks: (n, H, W) booleans.
+        connectivity: 8 joins diagonal neighbours, 4 does not.
+
+    Returns:
+        (p,) the region, counted from 0 over all masks, of each of the p anomalous pixels in the order of
+        `masks.nonzero()`.
+    """
+    masks = masks[masks.any(axis=(1, 2))]
+    num_masks, height, width = masks.shape
+    # An empty column before each row and an empty row before each mask keep runs and neighbours apart on the flat
+    # array, and one empty pixel at the end closes the last run.
+    stride = width + 1
+    flat = np.zeros(num_masks * (height + 1) * stride + 1, dtype=np.bool_)
+    flat[:-1].reshape(num_masks, height + 1, stride)[:, 1:, 1:] = masks
+    changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
+    starts, ends = changes[::2], changes[1::2]  # (r,) runs of anomalous pixels, ends exclusive
+
+    # Runs of the next row that touch run i: from the first that does not end before it to the last that starts in
+    # time. With diagonals one more pixel at either side counts as touching.
+    sides: tuple[Literal["left", "right"], Literal["left", "right"]]
+    sides = ("left", "right") if connectivity == 8 else ("right", "left")
+    first = np.searchsorted(ends, starts + stride, side=sides[0])
+    counts = np.searchsorted(starts, ends + stride, side=sides[1]) - first
+    upper = np.repeat(np.arange(starts.size), counts)
+    lower = np.arange(upper.size) + np.repeat(first - (np.cumsum(counts) - counts), counts)
+
+    roots = _connect(starts.size, upper, lower)
+    numbers = np.cumsum(roots == np.arange(roots.size)) - 1
+    return np.repeat(numbers[roots], ends - starts)
+
+
+def pixel_shares(masks: np.ndarray, connectivity: Connectivity = 8) -> np.ndarray:
+    """What each anomalous pixel of masks (n, H, W) is of its region, 1 / size: (p,), in the order of `nonzero`."""
+    regions = label_pixels(masks, connectivity)
+    return (1.0 / np.bincount(regions))[regions]
+
+
+def _connect(count: int, one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """The smallest node of the connected component of each of `count` nodes, for edges (one[i], other[i])."""
+    roots = np.arange(count)
+    while True:
+        one, other = roots[one], roots[other]
+        apart = one != other
+        if not apart.any():
+            return roots
+        one, other = one[apart], other[apart]
+        # Every root hangs itself below its smallest neighbour; that never makes a circle.
+        np.minimum.at(roots, np.maximum(one, other), np.minimum(one, other))
+        while not np.array_equal(higher := roots[roots], roots):
+            roots = higher

@@ -1,0 +1,94 @@
+"""Residual, denoised and projected deviations of query patches: what the paper's Figure 4 shows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...normal_variation_eraser import unit
+from ..methods.context import Context
+from ..protocol.reference_set_scores import IDEAL, Workbench, encode_context
+
+MAX_PATCHES = 500  # of each kind: more would hide each other in a picture, and t-SNE takes its time
+SEED = 0
+
+
+@dataclass(frozen=True)
+class DeviationSample:
+    """Deviations of P query patches, normal and anomalous.
+
+    Args:
+        kinds: `"residual"` (Eq. 1), `"denoised"` (Eq. 4) and, from a trained head, `"projected"` (Eq. 8): (P, C).
+        anomalous: (P,) bool, whether the patch has an anomalous pixel.
+        pictures: (P,) which query it comes from.
+    """
+
+    kinds: dict[str, np.ndarray]
+    anomalous: np.ndarray
+    pictures: np.ndarray
+
+
+def project(deviations: Tensor, vectors: Tensor) -> Tensor:
+    """sum_m <f, t_m> / <t_m, t_m> t_m of deviations (P, C) on deviation vectors (M, C): (P, C), Eq. 8."""
+    units = unit(vectors)
+    return deviations @ units.mT @ units
+
+
+@torch.inference_mode()
+def sample_deviations(
+    bench: Workbench, context: Context, queries: Sequence[int], max_patches: int = MAX_PATCHES
+) -> DeviationSample:
+    """Deviations of at most `max_patches` normal and `max_patches` anomalous patches, drawn from all queries alike.
+
+    Projected ones only where `"ideal"` is among the heads and there are abnormal references: an untrained head
+    has nothing to project on.
+    """
+    marked = bench.cache.patch_masks(queries).flatten(1).numpy()  # (n, N)
+    random = np.random.default_rng(SEED)
+    chosen = []
+    for kind in (False, True):
+        places = np.argwhere(marked == kind)  # (any, 2): query, patch
+        chosen.append(places[np.sort(random.permutation(len(places))[:max_patches])])
+    places = np.concatenate(chosen)  # (P, 2)
+    features = torch.empty(len(places), context.normals.shape[1])
+    for position in np.unique(places[:, 0]):
+        rows = np.flatnonzero(places[:, 0] == position)
+        patches = bench.cache.features([queries[position]])[0].float().flatten(0, 1)  # (N, C)
+        features[rows] = patches[places[rows, 1]]
+    found = context.erase()(features, context.normals, context.directions)
+    kinds = {"residual": found.residual.numpy(), "denoised": found.denoised.numpy()}
+    if IDEAL in bench.heads:
+        vectors = encode_context(bench.heads[IDEAL], context).deviation_vectors  # (1, M, C)
+        if vectors is not None:
+            kinds["projected"] = project(found.denoised, vectors[0]).numpy()
+    return DeviationSample(kinds, marked[places[:, 0], places[:, 1]], places[:, 0])
+
+
+def embed(vectors: np.ndarray) -> np.ndarray:
+    """t-SNE of vectors (P, C) on the plane: (P, 2), the same every time."""
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    # Several threads would add up in any order, and t-SNE makes much of a last digit.
+    with threadpool_limits(1):
+        perplexity = min(30.0, (len(vectors) - 1) / 3)
+        return TSNE(perplexity=perplexity, init="pca", random_state=SEED).fit_transform(vectors)
+
+
+def neighbor_agreement(vectors: np.ndarray, anomalous: np.ndarray, pictures: np.ndarray) -> float:
+    """Share of the vectors (P, C) whose nearest one in another picture is of the same kind.
+
+    t-SNE shows clusters where there are none; this is measured among the vectors themselves. Patches of the same
+    picture do not count: those of one defect are always alike.
+
+    Returns:
+        In 0..1, the mean of the shares of normal and of anomalous ones, so that 0.5 is chance; NaN without both.
+    """
+    distances = torch.cdist(torch.from_numpy(vectors).double(), torch.from_numpy(vectors).double()).numpy()
+    distances[pictures[:, None] == pictures] = np.inf
+    same = anomalous[distances.argmin(1)] == anomalous
+    known = np.isfinite(distances.min(1))
+    shares = [same[known & (anomalous == kind)] for kind in (False, True)]
+    return float(np.mean([share.mean() for share in shares])) if all(share.size for share in shares) else float("nan")

@@ -1,0 +1,104 @@
+"""Curves of several methods, and the t-SNE of deviations, as figures."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from ...metrics.curves import MAX_POINTS, thin
+from ...metrics.image import rank_images
+from ...metrics.pixel import FPR_LIMIT, rank_pixels
+from ...metrics.ranking import Curve, area, overlap_curve, roc
+from ..methods.context import METHODS
+from ..protocol.reference_set_scores import IDEAL
+from .deviations import DeviationSample, embed, neighbor_agreement
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NORMAL_COLOR, ANOMALOUS_COLOR = "#3b76af", "#ef8536"  # the paper's blue and orange
+DOTS_PER_INCH = 150
+
+
+@dataclass(frozen=True)
+class MethodCurves:
+    """Image ROC and PRO curve of a method, thinned for drawing, with their exact areas in 0..1."""
+
+    roc: Curve
+    auroc: float
+    overlap: Curve
+    pro: float
+
+    @classmethod
+    def of(cls, scores: Tensor, labels: Tensor, maps: Tensor, masks: Tensor) -> "MethodCurves":
+        """From image scores (n,) and labels (n,), anomaly maps (n, H, W) and masks (n, H, W)."""
+        images, overlap = roc(rank_images(scores, labels)), overlap_curve(rank_pixels(maps, masks))
+        return cls(thin(images, MAX_POINTS), area(images), thin(overlap, MAX_POINTS), area(overlap, FPR_LIMIT))
+
+
+def draw_curves(title: str, curves: Mapping[str, MethodCurves]) -> "Figure":
+    """The ROC curves of all methods beside their PRO curves, best first in the legends, areas in percent."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 4.6), dpi=DOTS_PER_INCH, layout="constrained")
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+    images, pixels = figure.subplots(1, 2)
+    _draw_lines(images, {name: (each.roc, each.auroc) for name, each in curves.items()}, "AUROC")
+    _draw_lines(pixels, {name: (each.overlap, each.pro) for name, each in curves.items()}, "PRO")
+    images.plot([0, 1], [0, 1], color="0.7", linestyle=":", zorder=0)  # chance
+    images.set(
+        title="Images: ROC",
+        xlabel="normal images taken for anomalous",
+        ylabel="anomalous images found",
+        xlim=(-0.01, 1.01),
+    )
+    pixels.set(
+        title=f"Pixels: PRO, up to {FPR_LIMIT:.0%} false alarms",
+        xlabel="normal pixels taken for anomalous",
+        ylabel="region found, mean over regions",
+        xlim=(-0.01 * FPR_LIMIT, FPR_LIMIT),
+    )
+    return figure
+
+
+def draw_deviations(title: str, sample: DeviationSample) -> "Figure":
+    """A t-SNE of each kind of deviation, after the paper's Figure 4."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(3.9 * len(sample.kinds) + 0.2, 4.7), dpi=DOTS_PER_INCH, layout="constrained")
+    figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
+    order = np.random.default_rng(0).permutation(len(sample.anomalous))  # neither kind lies on top of the other
+    colors = np.where(sample.anomalous, ANOMALOUS_COLOR, NORMAL_COLOR)[order]
+    panels = figure.subplots(1, len(sample.kinds), squeeze=False)[0]
+    for axes, (name, vectors) in zip(panels, sample.kinds.items(), strict=True):
+        points = embed(vectors)[order]
+        axes.scatter(points[:, 0], points[:, 1], c=colors, s=9, alpha=0.7, linewidths=0)
+        agreement = neighbor_agreement(vectors, sample.anomalous, sample.pictures)
+        axes.set(title=f"{name} deviations", xticks=[], yticks=[])
+        axes.set_xlabel(f"same kind as the nearest in another picture: {agreement:.0%}", fontsize=9)
+    counts = {"normal": np.sum(~sample.anomalous), "anomalous": np.sum(sample.anomalous)}
+    handles = [
+        panels[0].scatter([], [], color=color, s=25, label=f"{counts[kind]} {kind} patches")
+        for kind, color in (("normal", NORMAL_COLOR), ("anomalous", ANOMALOUS_COLOR))
+    ]
+    figure.legend(handles=handles, loc="outside lower left", ncols=2, frameon=False)
+    return figure
+
+
+def _draw_lines(axes: Any, lines: Mapping[str, tuple[Curve, float]], measure: str) -> None:
+    best_first = sorted(lines.items(), key=lambda line: -np.nan_to_num(line[1][1], nan=-1.0))
+    for name, ((x, y), value) in best_first:
+        label = f"{100 * value:.1f}  {name.replace('_', ' ')}"
+        axes.plot(x, y, label=label, **_line_style(name))
+    axes.set(ylim=(-0.01, 1.01))
+    axes.grid(alpha=0.25)
+    axes.legend(title=f"{measure}, %", alignment="left", loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
+
+
+def _line_style(name: str) -> dict[str, Any]:
+    """The same for a method in every picture; what is trained stands out in black."""
+    if name in METHODS:
+        return {"color": f"C{list(METHODS).index(name)}", "linewidth": 1.4}
+    return {"color": "black", "linewidth": 2.2, "linestyle": "-" if name == IDEAL else "--"}

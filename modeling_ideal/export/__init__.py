@@ -1,0 +1,1 @@
+"""The backbone in other formats."""

@@ -1,0 +1,97 @@
+"""`ideal export`: the backbone to an ONNX file, in float32 or with weights in int8; the model stays as it is."""
+
+import argparse
+import os
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from ..backbone import patch_features
+from ..modeling_ideal import IdealModel
+from ..onnx_backbone import FEATURES, PIXELS, OnnxBackbone
+
+OPSET = 20
+
+
+def export(arguments: argparse.Namespace) -> str:
+    """Export what the arguments name; returns one line on what was made and how far it is from torch."""
+    from ..training.head.starting_point import load_backbone
+
+    if arguments.model:
+        model = IdealModel.from_pretrained(arguments.model, dtype=torch.float32)
+    else:
+        model = load_backbone(arguments.backbone, arguments.stage, arguments.no_norm)
+    path = Path(arguments.out)
+    export_backbone(model, path, int8=arguments.int8)
+    megabytes = path.stat().st_size / 1e6
+    return f"{path}: {megabytes:.1f} MB, patch features {feature_difference(model, path):.1e} from torch's (relative)"
+
+
+def export_backbone(model: IdealModel, path: str | os.PathLike, int8: bool = False) -> None:
+    """Write the backbone of a model as one ONNX file, whole or not at all: any batch, images of `config.image_size`.
+
+    Args:
+        model: with float32 weights on the CPU; nothing in it is changed.
+        path: of the file.
+        int8: quantise the weights of matrix products to 8 bits a channel, their inputs as they come (dynamic).
+    """
+    weights = {(parameter.dtype, parameter.device.type) for parameter in model.backbone.parameters()}
+    if weights != {(torch.float32, "cpu")}:
+        raise ValueError(f"export expected weights in float32 on the CPU, got {sorted(map(str, weights))}")
+    path = Path(path)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
+        made = Path(folder, "float32.onnx")
+        torch.onnx.export(
+            _FeatureMap(model).eval(),
+            (_noise(model, 2),),  # a batch of one would be taken for a constant
+            made,
+            input_names=[PIXELS],
+            output_names=[FEATURES],
+            dynamic_shapes=({0: torch.export.Dim("batch")},),
+            opset_version=OPSET,
+            dynamo=True,
+            external_data=False,
+            verbose=False,
+        )
+        if int8:
+            made = _quantise(made)
+        os.replace(made, path)
+
+
+def feature_difference(model: IdealModel, path: str | os.PathLike) -> float:
+    """Of the patch features of noise: the length of the mean difference by that of a mean feature."""
+    pixels = _noise(model, 1)
+    expected = model.extract_features(pixels)
+    found = patch_features(OnnxBackbone(path), pixels, model.config.patch_size)
+    return ((found - expected).norm(dim=-1).mean() / expected.norm(dim=-1).mean()).item()
+
+
+class _FeatureMap(nn.Module):
+    """The patch features that the model uses, as a map: what is exported does not depend on the kind of backbone."""
+
+    def __init__(self, model: IdealModel) -> None:
+        super().__init__()
+        self.backbone = model.backbone
+        self.patch_size = model.config.patch_size
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return patch_features(self.backbone, pixels, self.patch_size).permute(0, 3, 1, 2)
+
+
+def _noise(model: IdealModel, count: int) -> Tensor:
+    side = model.config.image_size
+    return torch.randn(count, model.config.num_channels, side, side, generator=torch.Generator().manual_seed(0))
+
+
+def _quantise(path: Path) -> Path:
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    prepared, made = path.with_name("prepared.onnx"), path.with_name("int8.onnx")
+    quant_pre_process(str(path), str(prepared), skip_symbolic_shape=True)
+    quantize_dynamic(
+        prepared, made, op_types_to_quantize=["MatMul", "Gemm"], per_channel=True, weight_type=QuantType.QInt8
+    )
+    return made

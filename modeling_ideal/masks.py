@@ -1,0 +1,146 @@
+"""Masks as people have them, brought to one form: True where something is marked. Pure functions.
+
+A mask is an image in any form that `image_inputs` knows, a box (x0, y0, x1, y1), a polygon [(x, y), ...], or a list of
+boxes and polygons. What a mask image marks is decided here and nowhere else, in `marked_pixels`.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from PIL import Image, ImageDraw, ImageOps
+from torch import Tensor
+
+from .image_inputs import ImageInput, channels_last, is_single_image, open_image
+
+MaskInput: TypeAlias = ImageInput | Sequence[float] | Sequence[Sequence[float]]
+
+LOSSY_FORMATS = ("JPEG", "MPO")
+HALF_OF_WHITE = 127
+PALETTE_MODES = ("P", "PA")
+PLAIN_MODES = ("1", "L", "LA", "RGB", "RGBA", "F", "I", "I;16", "I;16B", "I;16L", "I;16N")
+
+
+def load_mask(mask: MaskInput, size: tuple[int, int], name: str) -> np.ndarray:
+    """As `load_area`, true where anomalous, which must be somewhere."""
+    array = load_area(mask, size, name)
+    if not array.any():
+        raise ValueError(
+            f"{name}: expected at least one anomalous (non-zero) pixel, got none among {array.size}; "
+            "to have the defects found for you, give no masks"
+        )
+    return array
+
+
+def load_area(mask: MaskInput, size: tuple[int, int], name: str) -> np.ndarray:
+    """Any mask input to bool (H, W) of its image's `size` (height, width); see `marked_pixels` for what counts."""
+    if not is_single_image(mask):
+        return _draw(mask, size, name)
+    array = _marked_pixels(mask, name)
+    if array.shape != size:
+        raise ValueError(f"{name}: expected a mask of its image's height and width {size}, got {array.shape}")
+    return array
+
+
+def marked_pixels(mask: Image.Image) -> np.ndarray:
+    """What a mask image marks: bool (H, W), True where any colour channel is not zero.
+
+    - What is fully transparent marks nothing, whatever colour it hides.
+    - JPEG is lossy, and its zeros are only near zero: there a pixel counts from half of white on.
+    - A palette image is read by its colours; where all of them are black but the indices differ, as in an index mask
+      without a palette, by its indices.
+    """
+    lossy = mask.format in LOSSY_FORMATS
+    if mask.mode in PALETTE_MODES:
+        indices = np.asarray(mask) if mask.mode == "P" else np.asarray(mask)[..., 0]
+        mask = mask.convert("RGBA")
+        if not np.asarray(mask)[..., :3].any() and indices.min() < indices.max():
+            return indices != 0
+    elif mask.mode not in PLAIN_MODES:
+        mask = mask.convert("RGB")
+    return _marked(np.asarray(mask), HALF_OF_WHITE if lossy else 0, transparent=mask.mode in ("LA", "RGBA"))
+
+
+def resize_mask(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Bool (H, W) to `size`: a pixel is anomalous when any of what it covers is, so no small defect is lost."""
+    fractions = Image.fromarray(mask.astype(np.float32)).resize(size[::-1], Image.Resampling.BOX)
+    return np.asarray(fractions) > 0
+
+
+def patch_masks(masks: Tensor, patch_size: tuple[int, int]) -> Tensor:
+    """Pixel masks (..., H, W) to patch masks (..., h, w), bool: a patch is anomalous when any of its pixels is."""
+    height, width = masks.shape[-2:]
+    if height % patch_size[0] or width % patch_size[1]:
+        raise ValueError(f"masks: expected sides that are multiples of {patch_size}, got {(height, width)}")
+    columns = (masks != 0).unflatten(-1, (-1, patch_size[1])).any(-1)  # (..., H, w)
+    return columns.unflatten(-2, (-1, patch_size[0])).any(-2)
+
+
+def _marked_pixels(mask: Any, name: str) -> np.ndarray:
+    """The same for any image input: bool (H, W)."""
+    if isinstance(mask, (str, os.PathLike)):
+        return marked_pixels(open_image(mask, name))
+    if isinstance(mask, Image.Image):
+        upright = ImageOps.exif_transpose(mask)
+        upright.format = mask.format
+        return marked_pixels(upright)
+    array = mask.detach().cpu().float().numpy() if isinstance(mask, torch.Tensor) else mask
+    if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
+        raise ValueError(f"{name}: expected finite values, got NaN or infinity")
+    if array.ndim != 2:
+        array = channels_last(array, name, first=isinstance(mask, torch.Tensor))
+    return _marked(array, 0, transparent=array.ndim == 3 and array.shape[-1] == 4)
+
+
+def _marked(pixels: np.ndarray, limit: int, transparent: bool) -> np.ndarray:
+    """(H, W) or (H, W, c) to bool (H, W): where some colour channel is above the limit, or not zero for 0."""
+    if pixels.ndim == 2:
+        pixels = pixels[..., None]
+    above = pixels > limit if limit else pixels != 0
+    visible = pixels[..., -1] != 0 if transparent else True
+    return np.any(above[..., :-1] if transparent else above, axis=-1) & visible
+
+
+def _draw(shapes: Any, size: tuple[int, int], name: str) -> np.ndarray:
+    """Boxes (x0, y0, x1, y1) and polygons [(x, y), ...] to bool (H, W); x1 and y1 are outside the box."""
+    canvas = Image.new("L", size[::-1])
+    for shape in _shapes(shapes, name):
+        points = np.asarray(shape, dtype=np.float64)
+        if not np.isfinite(points).all():
+            raise ValueError(f"{name}: expected finite coordinates, got {shape!r}")
+        if points.ndim == 1:
+            x0, y0, x1, y1 = points
+            if x0 >= x1 or y0 >= y1:
+                raise ValueError(f"{name}: expected a box (x0, y0, x1, y1) with x0 < x1 and y0 < y1, got {shape!r}")
+            corner = (np.floor(x0), np.floor(y0), np.ceil(x1) - 1, np.ceil(y1) - 1)
+            ImageDraw.Draw(canvas).rectangle(corner, fill=1)
+        else:
+            ImageDraw.Draw(canvas).polygon([tuple(point) for point in points], fill=1, outline=1)
+    return np.asarray(canvas) != 0
+
+
+def _shapes(shapes: Any, name: str) -> list:
+    """One box, one polygon, or a list of them, as a list."""
+    if _is_shape(shapes):
+        return [shapes]
+    if isinstance(shapes, (list, tuple)) and shapes and all(_is_shape(shape) for shape in shapes):
+        return list(shapes)
+    raise ValueError(
+        f"{name}: expected an image, an array, a box (x0, y0, x1, y1) or a polygon of at least three (x, y), "
+        f"got {shapes!r}"
+    )
+
+
+def _is_shape(value: Any) -> bool:
+    """A box is four numbers, a polygon at least three pairs."""
+    if not isinstance(value, (list, tuple)):
+        return False
+    numbers = (int, float, np.number)
+    if len(value) == 4 and all(isinstance(entry, numbers) for entry in value):
+        return True
+    return len(value) >= 3 and all(
+        isinstance(point, (list, tuple)) and len(point) == 2 and all(isinstance(entry, numbers) for entry in point)
+        for point in value
+    )

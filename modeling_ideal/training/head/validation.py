@@ -1,0 +1,83 @@
+"""Validation on held-out categories of the source, by the protocol of the evaluation; a target is never looked at."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import PartialState
+from accelerate.utils import gather_object
+
+from ...data.reference_sets import ReferenceSet, draw_references, inference_episodes
+from ...image_processing_ideal import gaussian_smoothing
+from ...metrics import image_metrics, pixel_metrics
+from ...modeling_ideal import IdealModel
+from .batches import read_episode
+from .source import Source
+
+SMOOTHING = 4.0  # of anomaly maps in pixels, as in the evaluation
+
+
+def validation_sets(source: Source, setups: Sequence[str], seeds: Sequence[int]) -> list[ReferenceSet]:
+    """A reference set for each set-up, seed and held-out category; ValueError, before anything is trained, where a
+    category has too few pictures for one.
+    """
+    sets = [part for setup in setups for seed in seeds for part in draw_references(source.catalogue, setup, seed)]
+    for part in sets:
+        inference_episodes(source.catalogue, part)
+    return sets
+
+
+def validate(model: IdealModel, source: Source, sets: Sequence[ReferenceSet]) -> dict[str, Any]:
+    """Percentages of each held-out category, means over its reference sets, and the mean of those, by set-up.
+
+    Under several processes they share the sets, and all return the same.
+    """
+    state = PartialState()
+    training = model.training
+    model.eval()
+    share = [
+        (part.setup, part.category, measure(model, source, part))
+        for part in sets[state.process_index :: state.num_processes]
+    ]
+    model.train(training)
+    figures = gather_object(share)
+    return {
+        setup: _summary([part[1:] for part in figures if part[0] == setup])
+        for setup in dict.fromkeys(part.setup for part in sets)
+    }
+
+
+def _summary(figures: Sequence[tuple[str, dict[str, float]]]) -> dict[str, Any]:
+    def mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
+        return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+    categories = {
+        category: mean([row for other, row in figures if other == category])
+        for category in sorted({category for category, _ in figures})
+    }
+    return {"mean": mean(list(categories.values())), "categories": categories}
+
+
+@torch.no_grad()
+def measure(model: IdealModel, source: Source, references: ReferenceSet) -> dict[str, float]:
+    """Image and pixel metrics, in percent, of all queries of one reference set's category."""
+    episodes = inference_episodes(source.catalogue, references)
+    first = read_episode(source.cache, episodes[0], 0, model.device)
+    encoded = model.encode_features(
+        *(None if part is None else part[None] for part in (first.normal, first.abnormal, first.marked))
+    )
+    queries = [episode.query for episode in episodes]
+    masks = source.cache.pixel_masks(queries)  # (n, H, W)
+    scores, maps = [], []
+    for query in queries:
+        features = source.cache.features([query]).to(model.device).float()
+        out = model.score_features(features, encoded, (masks.shape[1], masks.shape[2]))
+        scores.append(out.scores.item())
+        maps.append(gaussian_smoothing(out.anomaly_maps, SMOOTHING).cpu())
+    images = image_metrics(scores, [source.cache.labels[query] for query in queries])
+    pixels = pixel_metrics(torch.cat(maps), masks)
+    return {
+        **{f"image_{name}": 100 * value for name, value in images.items()},
+        **{f"pixel_{name}": 100 * value for name, value in pixels.items()},
+    }
