@@ -105,7 +105,7 @@ def test_encoded_references_are_those_of_the_model_and_no_picture_is_encoded_twi
     plain = model.encode_references(*pictures)
     seen = []
     extract = model.extract_features
-    monkeypatch.setattr(model, "extract_features", lambda pixels: seen.append(len(pixels)) or extract(pixels))
+    monkeypatch.setattr(model, "extract_features", lambda pixels, *_: seen.append(len(pixels)) or extract(pixels))
     calibrated = encode_calibrated(model, *pictures)
     assert sum(seen) == 6
     assert torch.equal(calibrated.deviation_vectors, plain.deviation_vectors)
