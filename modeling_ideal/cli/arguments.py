@@ -28,7 +28,8 @@ def add_layout(command: argparse.ArgumentParser, what: str) -> None:
     command.add_argument(
         "--layout",
         default="auto",
-        help=f"layout of {what}: mvtec, visa, btad, aitex, bmad or folder (default: recognised automatically)",
+        help=f"layout of {what}, such as mvtec, visa or folder; an unknown name prints all (default: recognised "
+        "automatically)",
     )
 
 

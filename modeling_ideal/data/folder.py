@@ -1,9 +1,9 @@
-"""What a folder holds, and what was found in it: the listing, the entries and the problems."""
+"""The contents of a data folder: its listing, the entries read from it, and the problems found on the way."""
 
 import functools
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,14 +11,14 @@ from typing import Literal
 from .images import Box, is_image_file
 
 NORMAL = "good"
-"""The anomaly type of a normal image, whatever the data set calls it."""
+"""The anomaly type of every normal image, whatever name the data set uses."""
 
 _IGNORED = ("thumbs.db", "desktop.ini", "__macosx")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One record before anything is decoded. Paths are relative to the root, with forward slashes."""
+    """A record before its image is decoded. Paths are relative to the root and use forward slashes."""
 
     file: str
     category: str
@@ -26,7 +26,7 @@ class Entry:
     split: str
     masks: tuple[str, ...] = ()
     box: Box | None = None
-    """The part of the file that the record shows; None for all of it."""
+    """The part of the image file that the record covers; None for the whole image."""
 
     @property
     def label(self) -> int:
@@ -35,7 +35,7 @@ class Entry:
 
     @property
     def path(self) -> str:
-        """The unique name of the record: its file, and for a tile the region as a media fragment."""
+        """The unique name of the record: its file, with the region of a tile as a media fragment."""
         if self.box is None:
             return self.file
         left, upper, right, lower = self.box
@@ -44,10 +44,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Problem:
-    """Something a user should know about the folder.
+    """Something the user should know about the folder.
 
-    An "error" makes `load_records` refuse, a "warning" is logged by it, a "note" tells of a choice that is
-    in order as it is.
+    `load_records` raises for an "error", logs a "warning" as such, and logs a "note", which needs no action, as
+    information.
     """
 
     severity: Literal["error", "warning", "note"]
@@ -58,7 +58,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Listing:
-    """Every file and folder under a root, relative to it and sorted; hidden and system files aside."""
+    """Every file and folder below a root, as sorted relative paths; hidden and system files are left out."""
 
     root: Path
     files: tuple[str, ...]
@@ -78,14 +78,26 @@ class Listing:
         return {file.lower(): file for file in self.files}
 
     def find(self, path: str) -> str | None:
-        """The listed file of that relative path, else one that differs from it in letter case alone."""
+        """Find a file by its relative path; without an exact match, letter case is ignored."""
         path = Path(path.replace("\\", "/")).as_posix()
         return path if path in self._names else self._by_lower_case.get(path.lower())
 
 
 @dataclass(frozen=True)
+class Layout:
+    """The way a data set is stored in a folder."""
+
+    expects: str
+    """The files and folders a user should see, for messages."""
+    recognises: Callable[[Listing], bool]
+    """Whether a folder has this layout."""
+    read: Callable[[Listing, str | None], tuple[list[Entry], list[Problem]]]
+    """Entries and problems of a listing; takes the split that validation images join, or None to leave them out."""
+
+
+@dataclass(frozen=True)
 class Scan:
-    """A folder read by one layout."""
+    """A folder read according to a layout."""
 
     root: Path
     layout: str
@@ -93,7 +105,7 @@ class Scan:
     problems: tuple[Problem, ...]
 
     def fingerprint(self) -> str:
-        """Changes with every change of the entries or of a file behind them."""
+        """A hash that changes whenever an entry, or a file it refers to, changes."""
         digest = hashlib.blake2b(digest_size=16)
         for file in dict.fromkeys(file for entry in self.entries for file in (entry.file, *entry.masks)):
             digest.update(f"{file} {file_state(self.root / file)}".encode())
@@ -103,14 +115,14 @@ class Scan:
 
 
 def file_state(path: str | Path) -> tuple[int, int, int]:
-    """Differs after every change of a file, without reading it."""
+    """Size and times of a file, which change whenever the file does; the content is not read."""
     state = os.stat(path)
-    # ctime as well: an editor or a copy may put the size and the time of modification back.
+    # The change time too: an editor or a copy may restore the size and the modification time.
     return state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
 def list_folder(root: str | Path) -> Listing:
-    """List a folder; ValueError where there is none."""
+    """List a folder; ValueError if it does not exist."""
     root = Path(root).expanduser()
     if not root.is_dir():
         raise ValueError(f"expected a folder of images, got {str(root)!r}, which is not a folder")
@@ -127,9 +139,9 @@ def _ignored(name: str) -> bool:
 
 
 def _walk(folder: str, prefix: str = "", above: frozenset[str] = frozenset()) -> Iterator[tuple[str, bool]]:
-    """(relative path, whether it is a folder) of everything below."""
+    """Yield (relative path, whether it is a folder) for everything below a folder."""
     real = os.path.realpath(folder)
-    if real in above:  # a link back to a folder above would never end
+    if real in above:  # following a link back to a parent would never end
         return
     with os.scandir(folder) as children:
         for child in children:
@@ -141,20 +153,20 @@ def _walk(folder: str, prefix: str = "", above: frozenset[str] = frozenset()) ->
 
 
 def unused_images(listing: Listing, used: set[str]) -> Iterator[Problem]:
-    """A warning for every image file that the layout has no place for."""
+    """Yield a warning for every image file that the layout has no place for."""
     for file in listing.files:
         if is_image_file(file) and file not in used:
             yield Problem("warning", "left out", file, f"{file} has no place in this layout")
 
 
 def query_images(listing: Listing, used: set[str]) -> Iterator[Problem]:
-    """One note for all the images of one's own folder that have no label: they are there to be inspected."""
+    """Yield one note for all unlabelled images of the user's own folder: they are there to be inspected."""
     files = [problem.path for problem in unused_images(listing, used)]
     if files:
-        message = f"{len(files)} images, {files[0]} first, lie elsewhere and have no label: no records"
+        message = f"{len(files)} images have no label and give no records ({files[0]}, ...)"
         yield Problem("note", "queries", listing.name, message)
 
 
 def mask_without_image(file: str) -> Problem:
-    """The warning for a mask that no image claims: mostly a name that differs."""
-    return Problem("warning", "mask without image", file, f"{file} is the mask of no image here")
+    """The warning for a mask that belongs to no image, usually because the names differ."""
+    return Problem("warning", "mask without image", file, f"{file} matches no image")

@@ -1,57 +1,33 @@
-"""The layouts of the published data sets and of a user's own folder: one table entry each."""
+"""All layouts, of published data sets and of the user's own folder, and the scan of a folder by one of them.
+
+A new layout is added to the dictionary of its family: `tree_layouts` if folders alone say what an image is,
+`table_layouts` if a table does, `strip_layouts` if images are cut into tiles.
+"""
 
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
-from .folder import Entry, Listing, Problem, Scan, list_folder
-from .strips import read_aitex, recognises_aitex
-from .tables import read_metadata, read_visa, recognises_metadata, recognises_visa
-from .trees import BMAD, BTAD, MVTEC, OWN_FOLDER
+from .folder import Entry, Layout, Listing, Problem, Scan, list_folder
+from .strip_layouts import STRIP_LAYOUTS
+from .table_layouts import TABLE_LAYOUTS, read_metadata, recognises_metadata
+from .tree_layouts import OWN_FOLDER, TREE_LAYOUTS
 
 logger = logging.getLogger(__name__)
-
-Reading = tuple[list[Entry], list[Problem]]
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a data set is laid out: what a user should see, how it is recognised, how it is read."""
-
-    expects: str
-    recognises: Callable[[Listing], bool]
-    read: Callable[[Listing, str | None], Reading]
-    """Of a listing and the split that validation images join (None leaves them out)."""
 
 
 def _recognises_own_folder(listing: Listing) -> bool:
     return recognises_metadata(listing) or OWN_FOLDER.recognises(listing)
 
 
-def _read_own_folder(listing: Listing, valid_as: str | None) -> Reading:
+def _read_own_folder(listing: Listing, valid_as: str | None) -> tuple[list[Entry], list[Problem]]:
     return read_metadata(listing) if recognises_metadata(listing) else OWN_FOLDER.read(listing, valid_as)
 
 
-# `auto` takes the first that recognises the folder, so a layout stands before those it could be taken for.
+# `auto` takes the first layout that recognises the folder, so the more specific ones come first.
 LAYOUTS: dict[str, Layout] = {
-    "visa": Layout(
-        "split_csv/1cls.csv with the columns object, split, label, image, mask",
-        recognises_visa,
-        lambda listing, valid_as: read_visa(listing),
-    ),
-    "aitex": Layout(
-        "Defect_images/NNNN_DDD_FF.png, Mask_images/NNNN_DDD_FF_mask.png, NODefect_images/FABRIC/",
-        recognises_aitex,
-        lambda listing, valid_as: read_aitex(listing),
-    ),
-    "bmad": Layout(
-        "[CATEGORY/]train/good/img, valid and test with good/img, Ungood/img, Ungood/label",
-        BMAD.recognises,
-        BMAD.read,
-    ),
-    "btad": Layout("[CATEGORY/]train/ok, test/ok, test/ko, ground_truth/ko", BTAD.recognises, BTAD.read),
-    "mvtec": Layout("[CATEGORY/]train/good, test/TYPE, ground_truth/TYPE/NAME_mask.png", MVTEC.recognises, MVTEC.read),
+    **TABLE_LAYOUTS,
+    **STRIP_LAYOUTS,
+    **TREE_LAYOUTS,
     "folder": Layout(
         "[CATEGORY/]normal/, abnormal/[TYPE/], masks/[TYPE/], or metadata.jsonl or metadata.csv",
         _recognises_own_folder,
@@ -61,11 +37,13 @@ LAYOUTS: dict[str, Layout] = {
 
 
 def scan(root: str | Path, layout: str = "auto", valid_as: str | None = None) -> Scan:
-    """Read a folder by a layout, decoding no image (AITEX aside, whose labels are in the masks).
+    """Read the entries of a folder without decoding images (except AITEX masks, which hold the labels).
 
-    `layout` is a key of `LAYOUTS` or "auto". `valid_as`, "train" or "test", is the split that the images of a
-    `valid` folder join; with None they are left out and a note says so, because a published result counts
-    the test images alone. What else is wrong or left out is in the `problems` of the scan.
+    Args:
+        root: the folder.
+        layout: a key of `LAYOUTS`, or "auto" to recognise the layout.
+        valid_as: the split, "train" or "test", that the images of a `valid` folder join; None leaves them out, with
+            a note, because published results are on the test images alone.
     """
     if layout != "auto" and layout not in LAYOUTS:
         raise ValueError(f"expected a layout among auto, {', '.join(LAYOUTS)}, got {layout!r}")
@@ -100,13 +78,13 @@ def _summary(listing: Listing) -> str:
 
 
 def _mask_problems(entries: list[Entry], layout: str) -> list[Problem]:
-    """An error for each missing mask; one's own folder may do without any in a whole category."""
+    """An error for each missing mask; in the user's own folder a whole category may have no masks."""
     problems = []
     for category in sorted({entry.category for entry in entries}):
         anomalous = [entry for entry in entries if entry.category == category and entry.label]
         missing = [entry.path for entry in anomalous if not entry.masks]
         if layout == "folder" and missing and len(missing) == len(anomalous):
-            message = f"{category}: no masks; its {len(missing)} anomalous images have the mask None"
+            message = f"{category}: none of its {len(missing)} anomalous images has a mask"
             problems.append(Problem("note", "no masks", category, message))
         else:
             problems += [

@@ -81,7 +81,7 @@ def test_a_mask_of_another_size_and_one_without_image(tmp_path):
         "mismatching mask": [
             "bottle/ground_truth/broken/000_mask.png: expected a mask of its image's size 24 x 16, got 5 x 6"
         ],
-        "mask without image": ["bottle/ground_truth/broken/0003_mask.png is the mask of no image here"],
+        "mask without image": ["bottle/ground_truth/broken/0003_mask.png matches no image"],
     }
 
 

@@ -108,9 +108,9 @@ def test_metadata_as_csv_gives_the_same_entries(tmp_path):
         ({"image": "1.png"}, "got unknown none and missing label"),
         ({"image": "1.png", "label": 0, "anomaly type": "x"}, "got unknown anomaly type and missing none"),
         ({"label": 0}, "expected a file in one of the columns image, path, file_name, got none"),
-        ({"image": "9.png", "label": 0}, "metadata.jsonl line 1: there is no 9.png"),
-        ({"image": "1.png", "label": 1, "anomaly_type": "good"}, "expected anomaly_type 'good' for label 0 alone"),
-        ({"image": "1.png", "label": 1, "mask": "m.png"}, "metadata.jsonl line 1: there is no m.png"),
+        ({"image": "9.png", "label": 0}, "metadata.jsonl line 1: 9.png does not exist"),
+        ({"image": "1.png", "label": 1, "anomaly_type": "good"}, "expected anomaly_type 'good' for label 0 only"),
+        ({"image": "1.png", "label": 1, "mask": "m.png"}, "metadata.jsonl line 1: m.png does not exist"),
         ("not JSON", "metadata.jsonl line 1: expected a JSON object, got 'not JSON'"),
         ([1], "metadata.jsonl line 1: expected a JSON object, got '[1]'"),
     ],
@@ -125,7 +125,7 @@ def test_a_wrong_row_of_metadata_is_named(tmp_path, row, message):
 def test_an_image_in_two_rows_is_named(tmp_path):
     picture(tmp_path / "1.png")
     (tmp_path / "metadata.csv").write_text("image,label\n1.png,0\n1.PNG,1\n")
-    with pytest.raises(ValueError, match=r"1\.png stands in 2 rows: expected one"):
+    with pytest.raises(ValueError, match=r"1\.png is in 2 rows: expected one"):
         load_records(tmp_path)
 
 
@@ -197,7 +197,7 @@ def test_ones_own_folder_may_have_no_masks_and_that_is_said(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         records = load_records(tmp_path)
     assert [(record["label"], record["mask"]) for record in records] == [(1, None), (0, None)]
-    assert "lid: no masks; its 1 anomalous images have the mask None" in caplog.text
+    assert "lid: none of its 1 anomalous images has a mask" in caplog.text
 
 
 def test_a_published_layout_needs_every_mask(tmp_path):
@@ -213,7 +213,7 @@ def test_a_mask_that_could_belong_to_two_images_is_named(tmp_path):
     picture(tmp_path / "abnormal/scratch/1.png")
     mask(tmp_path / "masks/1.png", {(0, 0): 1})
     images = "abnormal/dent/1.png, abnormal/scratch/1.png"
-    with pytest.raises(ValueError, match=f"masks/1.png could be the mask of each of {images}"):
+    with pytest.raises(ValueError, match=f"masks/1.png could be the mask of any of {images}"):
         load_records(tmp_path)
 
 
@@ -228,9 +228,9 @@ def test_a_mask_of_another_size_is_named(tmp_path):
     ("name", "file", "said"),
     [
         ("mvtec", "bottle/test/Broken/deep/1.png", "bottle/test/Broken/deep/1.png has no place in this layout"),
-        ("mvtec", "bottle/ground_truth/broken/9_mask.png", "9_mask.png is the mask of no image here"),
+        ("mvtec", "bottle/ground_truth/broken/9_mask.png", "9_mask.png matches no image"),
         ("visa", "candle/Data/Images/Normal/0009.JPG", "0009.JPG has no place in this layout"),
-        ("aitex", "Mask_images/0077_002_00_mask.png", "0077_002_00_mask.png is the mask of no image here"),
+        ("aitex", "Mask_images/0077_002_00_mask.png", "0077_002_00_mask.png matches no image"),
         ("aitex", "Defect_images/no_code.png", "no_code.png has no place in this layout"),
     ],
 )
@@ -248,7 +248,7 @@ def test_query_images_may_lie_anywhere_in_ones_own_folder(tmp_path, caplog, name
     picture(tmp_path / "monday/extra.png")
     with caplog.at_level(logging.INFO):
         load_records(tmp_path)
-    assert f"{count} images, extra.png first, lie elsewhere and have no label: no records" in caplog.text
+    assert f"{count} images have no label and give no records (extra.png, ...)" in caplog.text
     assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
@@ -267,14 +267,14 @@ def test_a_file_among_the_images_that_is_none_is_said(tmp_path, caplog):
     (tmp_path / "bottle/test/Broken/000.json").write_text("{}")  # it must not compete for the mask of 000.png
     assert len(load_records(tmp_path)) == 7
     for file in ("bottle/train/good/notes.docx", "bottle/test/Broken/000.json"):
-        assert f"{file} lies among the images" in caplog.text
+        assert f"{file} is among the images" in caplog.text
 
 
 def test_validation_images_join_the_split_asked_for(tmp_path, caplog):
     MINIATURES["bmad"](tmp_path)
     with caplog.at_level(logging.INFO):
         load_records(tmp_path)
-    assert "Liver: 2 images of valid/ left out; valid_as='test' (or 'train') reads them" in caplog.text
+    assert "Liver: 2 images of valid/ left out; valid_as='test' (or 'train') includes them" in caplog.text
     records = load_records(tmp_path, valid_as="test")
     validation = records.filter(lambda path: "/valid/" in path, input_columns="path")
     assert [observed(record) for record in validation] == [

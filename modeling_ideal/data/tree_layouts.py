@@ -1,4 +1,4 @@
-"""Layouts in which the folders alone say what an image is: a row of patterns each, one reader for all."""
+"""Layouts in which the folders alone say what an image is: patterns for each data set, one reader for all."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from re import Match
 
-from .folder import NORMAL, Entry, Listing, Problem, mask_without_image, query_images, unused_images
+from .folder import NORMAL, Entry, Layout, Listing, Problem, mask_without_image, query_images, unused_images
 from .images import is_image_file
 
 _CATEGORY = r"(?:(?P<category>[^/]+)/)?"
@@ -16,10 +16,10 @@ _NAME = r"/(?P<name>[^/]+)"
 
 @dataclass(frozen=True)
 class Tree:
-    """Patterns on a path below the root, without its extension; letter case does not matter.
+    """Regular expressions for paths below the root, without extension; letter case does not matter.
 
-    The root is one category or holds a folder for each. The groups of an image are `split`, `type` and
-    `name`; a mask belongs to the image with the same groups, as far as its own pattern has them. Without a
+    The root is one category or has a folder for each. The groups of an image pattern are `split`, `type` and
+    `name`; a mask belongs to the image with the same values for the groups that its own pattern has. Without a
     `split`, normal images are for training and anomalous ones for testing; without a `type`, an anomalous
     image has the type "anomalous".
     """
@@ -29,18 +29,18 @@ class Tree:
     normal: str
     """The `type` that means normal."""
     signature: str
-    """By a file that matches this, the layout is recognised."""
+    """A file that matches this pattern identifies the layout."""
     parts: tuple[str, ...]
-    """The folders in a category; a folder that has one of them is a category even without an image."""
+    """The sub-folders of a category; a folder with any of them is a category even if it has no images."""
     queries_elsewhere: bool = False
-    """Whether images may lie anywhere else, as queries without a label."""
+    """Whether there may be unlabelled images, for inspection, anywhere else in the folder."""
 
     def recognises(self, listing: Listing) -> bool:
-        """Whether some image lies where this layout, and no other before it, has its images."""
+        """Whether some image matches the signature of this layout."""
         return any(is_image_file(file) and _match(self.signature, file) for file in listing.files)
 
     def read(self, listing: Listing, valid_as: str | None) -> tuple[list[Entry], list[Problem]]:
-        """The entries of a folder, and the problems; `valid_as` is the split that validation images join."""
+        """Read the entries and the problems of a folder; `valid_as` is the split that validation images join."""
         masks = _Masks(self.masks, listing)
         entries: list[Entry] = []
         problems: list[Problem] = []
@@ -48,7 +48,7 @@ class Tree:
         left_out: Counter[str] = Counter()
         for file, match in matches.items():
             if not is_image_file(file):
-                message = f"{file} lies among the images but has no extension of an image that Pillow reads"
+                message = f"{file} is among the images, but Pillow reads no image with its extension"
                 problems.append(Problem("warning", "left out", file, message))
                 continue
             category = match["category"] or listing.name
@@ -61,7 +61,7 @@ class Tree:
                 anomaly_type = NORMAL if normal else _group(match, "type") or "anomalous"
                 entries.append(Entry(file, category, anomaly_type, split, claimed))
         for category, count in left_out.items():
-            message = f"{category}: {count} images of valid/ left out; valid_as='test' (or 'train') reads them"
+            message = f"{category}: {count} images of valid/ left out; valid_as='test' (or 'train') includes them"
             problems.append(Problem("note", "validation images", category, message))
         problems += masks.problems()
         problems += self._empty_categories(listing, entries)
@@ -80,7 +80,7 @@ class Tree:
         return valid_as if split == "valid" else split
 
     def _empty_categories(self, listing: Listing, entries: list[Entry]) -> Iterator[Problem]:
-        """An error for each category folder without a single image."""
+        """Yield an error for each category folder without any image."""
         if any(folder.lower() in self.parts for folder in listing.folders):
             return  # the root itself is the category
         inside = (folder.split("/") for folder in listing.folders if "/" in folder)
@@ -94,7 +94,7 @@ class Tree:
 
 
 class _Masks:
-    """The mask files of a folder by the groups of their paths, and the images that claim them."""
+    """The mask files of a folder, indexed by the groups of their paths, and the images that they belong to."""
 
     def __init__(self, pattern: str, listing: Listing) -> None:
         self._groups = [group for group in ("split", "type") if f"?P<{group}>" in pattern]
@@ -104,7 +104,7 @@ class _Masks:
             match = _match(pattern, file)
             if match and is_image_file(file):
                 self._claims[file] = []
-                # A mask is named as its image, mostly with "_mask" behind; an image may itself be "a_mask".
+                # A mask has the name of its image, usually with "_mask" appended; an image may itself be "a_mask".
                 for name in {match["name"], re.sub(r"(?i)_mask[_-]?\d*$", "", match["name"])}:
                     self._by_key[self._key(match, name)].append(file)
 
@@ -118,7 +118,7 @@ class _Masks:
         return tuple(text.lower() for text in (*groups, name))
 
     def claim(self, image: str, match: Match[str], untyped: bool) -> tuple[str, ...]:
-        """The mask files of an image; with `untyped` also those that lie beside the folders of the types."""
+        """The mask files of an image; with `untyped`, also those beside the folders of the types."""
         files = self._by_key.get(self._key(match, match["name"]), [])
         if not files and untyped:
             files = self._by_key.get(self._key(match, match["name"], without="type"), [])
@@ -127,12 +127,12 @@ class _Masks:
         return tuple(files)
 
     def problems(self) -> Iterator[Problem]:
-        """Masks of no image, and masks that could belong to several."""
+        """Yield a problem for each mask that matches no image or several."""
         for file, images in self._claims.items():
             if not images:
                 yield mask_without_image(file)
             elif len(images) > 1:
-                message = f"{file} could be the mask of each of {', '.join(images)}: expected one image"
+                message = f"{file} could be the mask of any of {', '.join(images)}: expected one image"
                 yield Problem("error", "ambiguous mask", file, message)
 
 
@@ -141,7 +141,7 @@ def _match(pattern: str, file: str) -> Match[str] | None:
 
 
 def _group(match: Match[str], group: str) -> str:
-    """The text of a group, "" where the pattern or the path has none."""
+    """The text of a group; "" if the pattern or the path does not have it."""
     return match.groupdict().get(group) or ""
 
 
@@ -171,7 +171,7 @@ BMAD = Tree(
     parts=("train", "valid", "test"),
 )
 
-# A sub-folder of abnormal/ cannot make its images normal, whatever its name.
+# A sub-folder of abnormal/ never makes its images normal, whatever its name.
 OWN_FOLDER = Tree(
     images=(
         r"(?P<type>normal)(?:/.+)?" + _NAME,
@@ -183,3 +183,14 @@ OWN_FOLDER = Tree(
     parts=("normal", "abnormal"),
     queries_elsewhere=True,
 )
+
+# In the order in which they are tried: a BMAD folder can look like one of MVTec AD.
+TREE_LAYOUTS = {
+    "bmad": Layout(
+        "[CATEGORY/]train/good/img, valid and test with good/img, Ungood/img, Ungood/label",
+        BMAD.recognises,
+        BMAD.read,
+    ),
+    "btad": Layout("[CATEGORY/]train/ok, test/ok, test/ko, ground_truth/ko", BTAD.recognises, BTAD.read),
+    "mvtec": Layout("[CATEGORY/]train/good, test/TYPE, ground_truth/TYPE/NAME_mask.png", MVTEC.recognises, MVTEC.read),
+}

@@ -1,4 +1,4 @@
-"""Layouts in which a table names the images: VisA's split file, and the user's own metadata."""
+"""Layouts in which a table lists the images: the split file of VisA, and the metadata file of the user's folder."""
 
 import csv
 import json
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from .folder import NORMAL, Entry, Listing, Problem, query_images, unused_images
+from .folder import NORMAL, Entry, Layout, Listing, Problem, query_images, unused_images
 
 VISA_TABLE = "split_csv/1cls.csv"
 VISA_COLUMNS = ("object", "split", "label", "image", "mask")
@@ -16,11 +16,11 @@ IMAGE_COLUMNS = ("image", "path", "file_name")
 METADATA_COLUMNS = (*IMAGE_COLUMNS, "mask", "label", "category", "anomaly_type", "split")
 
 Row = tuple[str, dict[str, Any]]
-"""Where a row stands, as "FILE line NUMBER", and its cells."""
+"""The place of a row, as "FILE line NUMBER", and its cells."""
 
 
 def recognises_visa(listing: Listing) -> bool:
-    """Whether the folder has VisA's split file."""
+    """Whether the folder has the split file of VisA."""
     return listing.find(VISA_TABLE) is not None
 
 
@@ -30,7 +30,7 @@ def recognises_metadata(listing: Listing) -> bool:
 
 
 def read_visa(listing: Listing) -> tuple[list[Entry], list[Problem]]:
-    """The entries of VisA's one-class split; its table has one anomaly type, called "anomaly"."""
+    """Read the one-class split of VisA, whose only anomaly type is "anomaly"."""
     table = listing.find(VISA_TABLE)
     if table is None:
         raise ValueError(f"{listing.root}: expected the table {VISA_TABLE} of the layout 'visa', found none")
@@ -44,11 +44,11 @@ def read_visa(listing: Listing) -> tuple[list[Entry], list[Problem]]:
 
 
 def read_metadata(listing: Listing) -> tuple[list[Entry], list[Problem]]:
-    """The entries of a metadata file: one image a row, in the columns of the records.
+    """Read a metadata file: one image per row, in the columns of the records.
 
-    `image` (or `path`, or `file_name`) is the file below the root and `label` is 0 or 1; both are needed.
+    `image` (or `path`, or `file_name`), a file below the root, and `label`, 0 or 1, are required.
     `mask` is a file or, in JSON lines, a list of files; `category` defaults to the name of the root,
-    `anomaly_type` to "anomalous" for label 1, `split` to "train" for label 0 and "test" for label 1.
+    `anomaly_type` to "anomalous" for label 1, and `split` to "train" for label 0 and "test" for label 1.
     """
     tables = [table for name in METADATA if (table := listing.find(name))]
     if len(tables) != 1:
@@ -100,12 +100,12 @@ def _entries(
     for where, cells in rows:
         absent = [name for name in (_image_cell(where, cells), *_mask_cells(cells)) if not listing.find(name)]
         if absent:
-            problems.append(Problem("error", "missing file", absent[0], f"{where}: there is no {absent[0]}"))
+            problems.append(Problem("error", "missing file", absent[0], f"{where}: {absent[0]} does not exist"))
         else:
             entries.append(_entry(listing, where, cells))
     for file, count in Counter(entry.file for entry in entries).items():
         if count > 1:
-            problems.append(Problem("error", "repeated image", file, f"{file} stands in {count} rows: expected one"))
+            problems.append(Problem("error", "repeated image", file, f"{file} is in {count} rows: expected one"))
     used = {file for entry in entries for file in (entry.file, *entry.masks)}
     return entries, [*problems, *unused(listing, used)]
 
@@ -129,7 +129,7 @@ def _entry(listing: Listing, where: str, cells: dict[str, Any]) -> Entry:
     anomaly_type = str(cells.get("anomaly_type") or (NORMAL if label == "0" else "anomalous"))
     if (anomaly_type.lower() == NORMAL) != (label == "0"):
         raise ValueError(
-            f"{where}: expected anomaly_type {NORMAL!r} for label 0 alone, got {anomaly_type!r} for {label}"
+            f"{where}: expected anomaly_type {NORMAL!r} for label 0 only, got {anomaly_type!r} for label {label}"
         )
     files = [listing.find(name) or name for name in (_image_cell(where, cells), *_mask_cells(cells))]
     category = str(cells.get("category") or listing.name)
@@ -141,3 +141,12 @@ def _choice(where: str, column: str, value: Any, choices: tuple[str, ...]) -> st
     if text not in choices:
         raise ValueError(f"{where}: expected {' or '.join(choices)} in the column {column!r}, got {value!r}")
     return text
+
+
+TABLE_LAYOUTS = {
+    "visa": Layout(
+        "split_csv/1cls.csv with the columns object, split, label, image, mask",
+        recognises_visa,
+        lambda listing, valid_as: read_visa(listing),
+    ),
+}

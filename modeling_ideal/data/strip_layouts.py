@@ -1,4 +1,4 @@
-"""The AITEX layout: long strips of fabric, read as square tiles."""
+"""Layouts of long strips that are cut into square tiles: AITEX, fabrics."""
 
 import os
 import re
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from re import Match, Pattern
 
-from .folder import NORMAL, Entry, Listing, Problem, mask_without_image, unused_images
+from .folder import NORMAL, Entry, Layout, Listing, Problem, mask_without_image, unused_images
 from .images import Box, image_size, is_image_file, read_masks
 
 TILE = 256
@@ -16,24 +16,24 @@ TEST_EVERY = 4
 _CODES = r"(?P<strip>\d+_(?P<defect>\d+)_(?P<fabric>\d+))"
 _DEFECTIVE = re.compile(rf"(?i)defect_images/{_CODES}")
 _MASK = re.compile(rf"(?i)mask_images/{_CODES}_mask.*")
-_FAULTLESS = re.compile(rf"(?i)nodefect_images/(?:[^/]+/)?{_CODES}")
+_DEFECT_FREE = re.compile(rf"(?i)nodefect_images/(?:[^/]+/)?{_CODES}")
 
 
 def recognises_aitex(listing: Listing) -> bool:
-    """Whether the folder has AITEX's faultless strips, or its masks."""
-    return any(True for pattern in (_FAULTLESS, _MASK) for _ in _matches(pattern, listing))
+    """Whether the folder has the defect-free strips or the masks of AITEX."""
+    return any(True for pattern in (_DEFECT_FREE, _MASK) for _ in _matches(pattern, listing))
 
 
 def read_aitex(listing: Listing) -> tuple[list[Entry], list[Problem]]:
-    """The tiles of all strips; the category is the fabric code, the anomaly type the defect code.
+    """Read the tiles of all strips; the category is the fabric code, the anomaly type the defect code.
 
-    A tile of a defective strip is anomalous where its part of the union of the strip's masks is not empty,
-    and normal otherwise; all of them are for testing. Of the faultless strips of a fabric, in the order of
-    their names, every fourth is for testing and the others for training: the data set has no split of its
-    own, and whole strips keep neighbouring tiles on one side.
+    A tile of a defective strip is anomalous if any of the strip's masks marks a pixel in it, and normal otherwise;
+    all of these tiles are for testing. Of the defect-free strips of a fabric, sorted by name, every fourth is for
+    testing and the others are for training: the data set has no split of its own, and splitting whole strips keeps
+    neighbouring tiles together.
 
-    A defective strip without a mask is left out, with a warning: which of its tiles are defective is
-    unknown, and to call all of them so, or none, would be wrong.
+    A defective strip without a mask is left out, with a warning, because it is not known which of its tiles are
+    defective.
     """
     masks: dict[str, list[str]] = defaultdict(list)
     for file, match in _matches(_MASK, listing):
@@ -41,7 +41,7 @@ def read_aitex(listing: Listing) -> tuple[list[Entry], list[Problem]]:
     strips = [
         (file, match, "test", tuple(masks.pop(match["strip"], ()))) for file, match in _matches(_DEFECTIVE, listing)
     ]
-    strips += [(file, match, split, ()) for file, match, split in _faultless(listing)]
+    strips += [(file, match, split, ()) for file, match, split in _defect_free(listing)]
 
     entries: list[Entry] = []
     problems: list[Problem] = []
@@ -54,7 +54,7 @@ def read_aitex(listing: Listing) -> tuple[list[Entry], list[Problem]]:
             problems.append(Problem("error", "unreadable file", file, str(error)))
             continue
         if int(match["defect"]) and not any(tile.label for tile in tiles):
-            message = f"{file} shows a defect but its mask is missing or empty, so no tile has a label: left out"
+            message = f"{file} shows a defect but its mask is missing or empty, so its tiles are left out"
             problems.append(Problem("warning", "missing mask", file, message))
         else:
             entries += tiles
@@ -70,10 +70,10 @@ def _matches(pattern: Pattern[str], listing: Listing) -> Iterator[tuple[str, Mat
             yield file, match
 
 
-def _faultless(listing: Listing) -> Iterator[tuple[str, Match[str], str]]:
-    """(file, match, split) of the strips without defect."""
+def _defect_free(listing: Listing) -> Iterator[tuple[str, Match[str], str]]:
+    """Yield (file, match, split) for each strip without a defect."""
     strips_of: Counter[str] = Counter()
-    for file, match in sorted(_matches(_FAULTLESS, listing), key=lambda item: item[1]["strip"]):
+    for file, match in sorted(_matches(_DEFECT_FREE, listing), key=lambda item: item[1]["strip"]):
         strips_of[match["fabric"]] += 1
         yield file, match, "train" if strips_of[match["fabric"]] % TEST_EVERY else "test"
 
@@ -94,7 +94,16 @@ def _tiles(root: Path, file: str, match: Match[str], split: str, masks: tuple[st
 
 
 def _boxes(width: int, height: int) -> Iterator[Box]:
-    """Tiles that cover the strip, row by row; at the right and lower edge they may be smaller."""
+    """Yield the tiles that cover a strip, row by row; those at the right and lower edges may be smaller."""
     for upper in range(0, height, TILE):
         for left in range(0, width, TILE):
             yield left, upper, min(left + TILE, width), min(upper + TILE, height)
+
+
+STRIP_LAYOUTS = {
+    "aitex": Layout(
+        "Defect_images/NNNN_DDD_FF.png, Mask_images/NNNN_DDD_FF_mask.png, NODefect_images/FABRIC/",
+        recognises_aitex,
+        lambda listing, valid_as: read_aitex(listing),
+    ),
+}
