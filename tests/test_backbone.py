@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoBackbone, AutoConfig
 
 from modeling_ideal import IdealConfig, IdealModel
-from modeling_ideal.training.head.starting_point import load_backbone
+from modeling_ideal.training.head.starting_point import model_on_backbone
 
 COMMON = {"hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
 BACKBONES = {
@@ -98,7 +98,7 @@ def test_several_stages_are_averaged_at_length_1(tmp_path):
     torch.manual_seed(0)
     whole = AutoBackbone.from_config(AutoConfig.for_model("dinov2", **COMMON, patch_size=14, image_size=56)).eval()
     whole.save_pretrained(tmp_path)
-    model = load_backbone(str(tmp_path), "stage1+stage2", no_norm=True, image_size=56, num_attention_heads=4)
+    model = model_on_backbone(str(tmp_path), "stage1+stage2", no_norm=True, image_size=56, num_attention_heads=4)
     images = torch.randn(2, 3, 42, 70)
     with torch.no_grad():
         hidden = whole(images, output_hidden_states=True).hidden_states

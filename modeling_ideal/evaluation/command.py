@@ -8,7 +8,7 @@ from transformers import AutoConfig
 
 from ..image_processing_ideal import IdealImageProcessor
 from ..modeling_ideal import IdealModel
-from ..training.head.starting_point import load_backbone
+from ..training.head.starting_point import model_on_backbone
 from .methods.context import METHODS
 from .protocol.evaluation import Evaluation
 from .protocol.reference_set_scores import IDEAL
@@ -78,7 +78,7 @@ def _load(arguments: argparse.Namespace) -> tuple[IdealModel, IdealImageProcesso
         processor = IdealImageProcessor.from_pretrained(arguments.model)
     else:
         patch = AutoConfig.from_pretrained(arguments.backbone).patch_size
-        model = load_backbone(arguments.backbone, arguments.stage, arguments.no_norm)
+        model = model_on_backbone(arguments.backbone, arguments.stage, arguments.no_norm)
         processor = IdealImageProcessor(patch_size=patch)
     if arguments.onnx:
         from ..onnx_backbone import OnnxBackbone

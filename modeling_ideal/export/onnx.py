@@ -17,12 +17,12 @@ OPSET = 20
 
 def export(arguments: argparse.Namespace) -> str:
     """Export what the arguments name; returns one line on what was made and how far it is from torch."""
-    from ..training.head.starting_point import load_backbone
+    from ..training.head.starting_point import model_on_backbone
 
     if arguments.model:
         model = IdealModel.from_pretrained(arguments.model, dtype=torch.float32)
     else:
-        model = load_backbone(arguments.backbone, arguments.stage, arguments.no_norm)
+        model = model_on_backbone(arguments.backbone, arguments.stage, arguments.no_norm)
     path = Path(arguments.out)
     export_backbone(model, path, int8=arguments.int8)
     megabytes = path.stat().st_size / 1e6

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from ...data.setups import Setup
 from ...modeling_ideal import IdealModel
-from ...training.head.starting_point import load_backbone
+from ...training.head.starting_point import model_on_backbone
 from ...writing.tables import ABSENT, markdown_table, number
 from ..report.paper import COST
 from .timing import interleaved_medians
@@ -38,7 +38,7 @@ def cost(arguments: argparse.Namespace) -> str:
         if arguments.model:
             models[name] = IdealModel.from_pretrained(folder)
         else:
-            models[name] = load_backbone(folder, arguments.stage, arguments.no_norm)
+            models[name] = model_on_backbone(folder, arguments.stage, arguments.no_norm)
     measured = measure_cost(models, arguments.setups, arguments.rounds)
     return json.dumps(measured, indent=2) if arguments.json else cost_table(measured)
 

@@ -11,7 +11,7 @@ from ...modeling_ideal import IdealModel
 from .options import TrainingArguments
 
 
-def load_backbone(folder: str, stage: str | None, no_norm: bool, **config: Any) -> IdealModel:
+def model_on_backbone(folder: str, stage: str | None, no_norm: bool, **config: Any) -> IdealModel:
     """A new head on a stage of a pre-trained backbone, or several joined by `+`; by default its last."""
     options: dict[str, Any] = {"apply_layernorm": False} if no_norm else {}
     if stage:
@@ -24,7 +24,7 @@ def load_start(arguments: TrainingArguments) -> tuple[IdealModel, IdealImageProc
     values = arguments.config_values()
     torch.manual_seed(arguments.seed)
     if arguments.model is None:
-        model = load_backbone(str(arguments.backbone), arguments.stage, arguments.no_norm, **values)
+        model = model_on_backbone(str(arguments.backbone), arguments.stage, arguments.no_norm, **values)
         if Path(str(arguments.backbone)).is_dir():  # where it lies is nobody else's business
             model.config.backbone_config._name_or_path = Path(str(arguments.backbone)).name
         patch_size = model.config.patch_size[0]
