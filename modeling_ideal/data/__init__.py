@@ -1,4 +1,4 @@
-"""Folders of pictures as records, episodes without leaks, features encoded once. Never shipped to the Hub."""
+"""Data sets: folders of images as records, episodes free of leaks, cached features. Not shipped to the Hub."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +9,7 @@ __all__ = ["embed_images", "load_records"]
 
 
 def __getattr__(name: str) -> Any:
-    """Records need `datasets`, which takes seconds to import; whoever lists a folder or writes a file does not."""
+    """Import the records on first use: they need `datasets`, which takes seconds to import."""
     if name in __all__:
         from . import records
 

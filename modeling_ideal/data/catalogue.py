@@ -1,4 +1,4 @@
-"""The catalogue of a set of records: what sampling and caching need to know, without a decoded image."""
+"""The catalogue of a set of records: the columns that sampling and caching need, without the images."""
 
 import hashlib
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from .images import content_hash
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Columns of n records, in their order; an index into them is an index into the records."""
+    """Columns of n records, in the order of the records."""
 
     paths: Sequence[str]
     categories: Sequence[str]
     anomaly_types: Sequence[str]
     splits: Sequence[str]
     contents: Sequence[str]
-    """Equal where two records show the same picture, under whatever name."""
+    """A hash of each image: equal for records that show the same picture."""
 
     def __post_init__(self) -> None:
         columns = (self.paths, self.categories, self.anomaly_types, self.splits, self.contents)
@@ -34,7 +34,7 @@ class Catalogue:
 
     @classmethod
     def from_records(cls, records: datasets.Dataset) -> "Catalogue":
-        """The catalogue of `load_records(...)`; every image is decoded once to hash its content."""
+        """Make the catalogue of `load_records(...)`; every image is decoded once to hash its content."""
         return cls(
             paths=list(records["path"]),
             categories=list(records["category"]),
@@ -44,7 +44,7 @@ class Catalogue:
         )
 
     def select(self, category: str, split: str, normal: bool) -> list[int]:
-        """The records of a category and split, in the order of their paths, normal or anomalous."""
+        """The indices of the normal or anomalous records of a category and split, sorted by path."""
         chosen = (
             index
             for index in range(len(self))
@@ -56,10 +56,10 @@ class Catalogue:
 
 
 def content_hashes(records: datasets.Dataset) -> list[str]:
-    """The content hash of every record's image.
+    """Hash the content of every record's image.
 
-    `datasets` keeps the result beside the records, under the state of the image files, so that another run
-    over an unchanged folder decodes nothing and a changed image is never taken for the old one.
+    `datasets` caches the result under the state of the image files: another run over an unchanged folder decodes
+    nothing, and a changed image is never mistaken for the old one.
     """
     images = records.select_columns(["image"])
     state = hashlib.blake2b(digest_size=16)

@@ -1,4 +1,4 @@
-"""The checker of a data folder: what is in it, and what is wrong with it, in words."""
+"""Check a data folder: count its images and report what is wrong with them."""
 
 import os
 from collections import Counter, defaultdict
@@ -18,14 +18,14 @@ from .images import MaskSizeError, content_hash, read_masks
 from .layouts import scan
 
 SIZE_FACTOR = 2.0
-"""An image is far from the others when a side is over this many times the median, or the median over it."""
+"""A side of an image is odd if it is more than this many times longer or shorter than the median."""
 
-_SHOWN_A_KIND = 20
+_SHOWN_PER_KIND = 20
 
 
 @dataclass(frozen=True)
 class Count:
-    """A row of the table: the images of a category, split and type, and how many of them have a mask."""
+    """A row of the report: the number of images of a category, split and type, and of their masks."""
 
     category: str
     split: str
@@ -36,7 +36,7 @@ class Count:
 
 @dataclass(frozen=True)
 class Report:
-    """What `check` found; `problems` are wrong, `notes` are good to know."""
+    """The result of `check`: `problems` should be fixed, `notes` need no action."""
 
     root: str
     layout: str
@@ -45,11 +45,11 @@ class Report:
     notes: tuple[Problem, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """The report in plain types."""
+        """The report as a dictionary for JSON."""
         return asdict(self)
 
     def as_text(self) -> str:
-        """The report for a reader: the table, then the problems by kind."""
+        """The report as text: the table of counts, then the problems by kind."""
         images = sum(count.images for count in self.counts)
         lines = [f"{self.root}: layout {self.layout}, {images} images", "", _table(self.counts), ""]
         lines += [f"note: {note.message}" for note in self.notes]
@@ -59,15 +59,15 @@ class Report:
             by_kind[problem.kind].append(problem)
         for kind, problems in by_kind.items():
             lines += ["", f"{kind} ({len(problems)})"]
-            lines += [f"  {problem.message}" for problem in problems[:_SHOWN_A_KIND]]
-            if len(problems) > _SHOWN_A_KIND:
-                lines.append(f"  ... and {len(problems) - _SHOWN_A_KIND} more; --json lists all")
+            lines += [f"  {problem.message}" for problem in problems[:_SHOWN_PER_KIND]]
+            if len(problems) > _SHOWN_PER_KIND:
+                lines.append(f"  ... and {len(problems) - _SHOWN_PER_KIND} more; --json lists all")
         return "\n".join(lines)
 
 
 @dataclass(frozen=True)
 class _Picture:
-    """A decoded image file, as far as the check compares it with others."""
+    """What the check compares of a decoded image file."""
 
     entry: Entry
     size: tuple[int, int]
@@ -75,9 +75,9 @@ class _Picture:
 
 
 def check(root: str | Path, layout: str = "auto", progress: bool = True) -> Report:
-    """Read every image and mask of a folder and say what is wrong; ValueError where no layout fits it."""
+    """Read every image and mask of a folder and report what is wrong; ValueError if no layout fits the folder."""
     scanned = scan(root, layout)
-    entries = _an_entry_a_file(scanned)
+    entries = _one_entry_per_file(scanned)
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
         inspected = list(
             tqdm(
@@ -85,7 +85,7 @@ def check(root: str | Path, layout: str = "auto", progress: bool = True) -> Repo
                 total=len(entries),
                 desc="Checking",
                 unit="image",
-                disable=None if progress else True,  # None: only where someone is watching
+                disable=None if progress else True,  # None shows it in a terminal only
             )
         )
     pictures = [picture for picture, _ in inspected if picture is not None]
@@ -104,8 +104,8 @@ def check(root: str | Path, layout: str = "auto", progress: bool = True) -> Repo
     )
 
 
-def _an_entry_a_file(scanned: Scan) -> list[Entry]:
-    """An entry for each image file: of several tiles an anomalous one, which speaks for its strip."""
+def _one_entry_per_file(scanned: Scan) -> list[Entry]:
+    """One entry for each image file; for a strip with several tiles, an anomalous one if there is any."""
     chosen: dict[str, Entry] = {}
     for entry in scanned.entries:
         if entry.file not in chosen or entry.label > chosen[entry.file].label:
@@ -141,7 +141,7 @@ def _unreadable(root: Path, file: str, error: ValueError) -> Problem:
 
 
 def _duplicates(pictures: Sequence[_Picture]) -> Iterator[Problem]:
-    """Pictures that occur in train and in test, or as normal and as anomalous."""
+    """Yield a problem for each picture that is in both train and test, or both normal and anomalous."""
     by_content: dict[str, list[Entry]] = defaultdict(list)
     for picture in pictures:
         by_content[picture.content].append(picture.entry)
@@ -153,7 +153,7 @@ def _duplicates(pictures: Sequence[_Picture]) -> Iterator[Problem]:
                 yield Problem("warning", "duplicate", entry.file, message)
             opposite = next((other for other in same if other.label < entry.label), None)
             if opposite is not None:
-                message = f"{entry.file} is anomalous but shows the same picture as {opposite.file}, a normal one"
+                message = f"{entry.file} is anomalous but shows the same picture as {opposite.file}, which is normal"
                 yield Problem("warning", "contradiction", entry.file, message)
 
 

@@ -1,7 +1,7 @@
-"""Episodes: a query with its normal and abnormal references, drawn by seed and free of leaks.
+"""Episodes: a query with its normal and abnormal references, drawn from a seed and free of leaks.
 
-Episodes hold indices into the records and are drawn from a `Catalogue`; no image is opened. A query is never
-among its references, neither by path nor by content.
+Episodes hold indices into the records and are drawn from a `Catalogue` without opening an image. A query is never
+among its own references, neither by path nor by content.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from .setups import Setup
 
 @dataclass(frozen=True)
 class Episode:
-    """Indices into the records."""
+    """A query and its references, as indices into the records."""
 
     query: int
     normal: tuple[int, ...]
@@ -24,11 +24,11 @@ class Episode:
 
 
 Pool = dict[str, int]
-"""Possible references by content, so each picture once, in the order of their paths."""
+"""Candidate references: indices by content hash, so that each picture occurs once, sorted by path."""
 
 
 class Pools:
-    """The references to draw from: a category's normal train images, its anomalous test images by type."""
+    """The candidate references of each category: its normal train images, and its anomalous test images by type."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         self.catalogue = catalogue
@@ -44,9 +44,9 @@ class Pools:
             self.abnormal[category] = dict(sorted(by_type.items()))
 
     def types_with_enough(self, category: str, setup: Setup, query: int | None = None) -> list[str]:
-        """The types that the abnormal references may have; [] where none are asked for.
+        """The anomaly types with enough images for a set-up; [] if it has no abnormal references.
 
-        ValueError with the counts where the category has too few references besides the query.
+        Raises ValueError, with the counts, if the category has too few references besides the query.
         """
         content = None if query is None else self.catalogue.contents[query]
         besides = "" if query is None else f" besides the query {self.catalogue.paths[query]}"
@@ -71,22 +71,26 @@ class Pools:
     def draw(
         self, generator: np.random.Generator, pool: Pool, count: int, query: int | None = None
     ) -> tuple[int, ...]:
-        """`count` different pictures, never the query's; a longer draw begins with the shorter one."""
+        """Draw `count` different pictures other than the query; a larger count only appends to a smaller one."""
         content = None if query is None else self.catalogue.contents[query]
         candidates = [index for key, index in pool.items() if key != content]
         return tuple(candidates[position] for position in generator.permutation(len(candidates))[:count])
 
 
 class TrainingEpisodes:
-    """The training protocol: queries from the test split, normal or anomalous with equal chance.
+    """The episodes of the training protocol: queries from the test split, half of them normal, half anomalous.
 
-    The normal references come from the train split of the query's category, the abnormal ones from its test
-    split and are of a single type, drawn anew for each episode. Of several `setups` each episode draws one;
-    `episodes_per_setup` consecutive ones share it, so that they can be stacked into a batch. The records in
-    `references_only`, anomalous ones without a mask for example, are never queries.
+    The normal references come from the train split of the query's category. The abnormal ones come from its test
+    split and share one anomaly type, which is drawn for each episode. Every episode has its own random generator,
+    seeded by (seed, epoch, index), so it does not depend on the process that draws it or on earlier draws.
 
-    Every episode has a generator of its own, seeded by (seed, epoch, index): it does not depend on which
-    process or worker draws it, nor on what was drawn before.
+    Args:
+        catalogue: of the records to draw from.
+        setups: numbers of references, such as "N1A1", from which each episode draws one.
+        seed: of all draws.
+        episodes_per_epoch: number of episodes in an epoch.
+        episodes_per_setup: number of consecutive episodes with the same set-up, so that they can form a batch.
+        references_only: indices that are never queries, for example anomalous records without a mask.
     """
 
     def __init__(
@@ -100,7 +104,7 @@ class TrainingEpisodes:
     ) -> None:
         if min(episodes_per_epoch, episodes_per_setup, len(setups)) < 1:
             raise ValueError(
-                f"expected at least one episode an epoch, episode a set-up and set-up, "
+                "expected at least one episode per epoch, one episode per set-up and one set-up, "
                 f"got {episodes_per_epoch}, {episodes_per_setup} and {len(setups)}"
             )
         self.setups = [setup if isinstance(setup, Setup) else Setup.parse(setup) for setup in setups]
@@ -120,7 +124,7 @@ class TrainingEpisodes:
         self._check()
 
     def _check(self) -> None:
-        """Every query must find its references, and that is said now rather than in the middle of a run."""
+        """Check that every query has enough references, so that a run does not fail half-way."""
         for kind, queries in (("normal", self._queries[True]), ("anomalous", self._queries[False])):
             if not queries:
                 raise ValueError(f"expected {kind} test images to draw queries from, got 0 in the test split")
@@ -129,18 +133,18 @@ class TrainingEpisodes:
                 self._pools.types_with_enough(self._pools.catalogue.categories[query], setup, query)
 
     def epoch(self, epoch: int) -> list[Episode]:
-        """All episodes of an epoch."""
+        """Draw all episodes of an epoch."""
         return [self.episode(epoch, index) for index in range(self.episodes_per_epoch)]
 
     def episode(self, epoch: int, index: int) -> Episode:
-        """One episode."""
+        """Draw one episode of an epoch."""
         if epoch < 0 or not 0 <= index < self.episodes_per_epoch:
             raise ValueError(
                 f"expected an epoch from 0 and an index below {self.episodes_per_epoch}, got {epoch}, {index}"
             )
         pools = self._pools
-        # Streams 0, 1, 2 of the seed. Episodes 2i and 2i + 1 toss one coin and take its two sides: the
-        # chances are equal and so are the numbers.
+        # Streams 0, 1 and 2 of the seed. Episodes 2i and 2i + 1 share one coin toss and take opposite sides, so that
+        # normal and anomalous queries are equally frequent.
         coin = np.random.default_rng((self.seed, 0, epoch, index // 2)).integers(2)
         setup_generator = np.random.default_rng((self.seed, 1, epoch, index // self.episodes_per_setup))
         generator = np.random.default_rng((self.seed, 2, epoch, index))

@@ -1,12 +1,12 @@
-"""The feature cache: every image is encoded once, and read back memory-mapped.
+"""The feature cache: every image is encoded once, and its features are read back memory-mapped.
 
     DIRECTORY/<encoder>/<two digits>/<image>.safetensors          features (h, w, C) float16, pixel_size (2,)
     DIRECTORY/<encoder>/<two digits>/<image>-<mask>.safetensors   patch_mask (h, w), pixel_mask (H, W)
 
-One file an image, because a file that is renamed into place is whole: a killed run loses what it was encoding
-and nothing else, and two processes may fill one directory. The names are hashes of the encoder's fingerprint,
-of the image and of its mask: a changed backbone, preprocessing, image or mask has another name, and a stale
-entry cannot be read. A picture that occurs several times is stored once.
+Each image has its own file, which is renamed into place once it is complete: a killed run loses only what it was
+encoding, and several processes can fill one directory. The names are hashes of the encoder's fingerprint, the image
+and its mask: if the backbone, the preprocessing, the image or the mask changes, so does the name, and a stale entry
+is never read. A picture that occurs several times is stored once.
 """
 
 import hashlib
@@ -29,26 +29,26 @@ from ..writing.files import remove_abandoned, write_atomically
 from .catalogue import content_hashes
 from .images import content_hash
 
-_FORMAT = "features-1"  # another way of storing needs another name, or old files would be read as new ones
+_FORMAT = "features-1"  # to be changed with the file format, or old files would be read as new ones
 
 
 class Encoder(Protocol):
-    """What turns pictures into features: a frozen backbone with its preprocessing."""
+    """A frozen backbone with its preprocessing: turns images into patch features."""
 
     @property
     def fingerprint(self) -> str:
-        """Differs whenever the features of some image would: backbone weights, stage, preprocessing."""
+        """A hash that changes with the features: of the backbone's weights, its stage and the preprocessing."""
 
     def __call__(self, images: list[Image.Image]) -> Tensor:
-        """(n, h, w, C) patch features of n pictures."""
+        """Patch features (n, h, w, C) of n images."""
 
     def prepare_mask(self, mask: Image.Image) -> Tensor:
-        """(H, W) mask, non-zero = anomalous, of the pixels that the encoder sees of an image of that size."""
+        """Resize a mask as the encoder resizes its image: (H, W), non-zero = anomalous."""
 
 
 @dataclass(frozen=True)
 class FeatureCache:
-    """The features of records, by their indices; opened by `encode_records`, light to send to a worker."""
+    """Cached features and masks of records, by index; made by `encode_records`, cheap to send to a worker."""
 
     directory: Path
     paths: tuple[str, ...]
@@ -60,19 +60,19 @@ class FeatureCache:
         return len(self.paths)
 
     def has_mask(self, index: int) -> bool:
-        """Whether the masks can be asked for: they cannot for an anomalous record without one."""
+        """Whether a record has masks: always for a normal record, for an anomalous one if it has a mask file."""
         return self.labels[index] == 0 or self.mask_keys[index] is not None
 
     def features(self, indices: Sequence[int], out: Tensor | None = None) -> Tensor:
-        """(n, h, w, C) float16 patch features; into `out`, if given, which spares the cost of new memory."""
+        """Patch features (n, h, w, C), float16; written to `out`, if given, to avoid allocating memory."""
         return _stack([self.read(index, self.features_file(index), "features") for index in indices], out)
 
     def patch_masks(self, indices: Sequence[int]) -> Tensor:
-        """(n, h, w) of bool: True where any pixel of the patch is anomalous; False for normal records."""
+        """Patch masks (n, h, w), bool: a patch with an anomalous pixel is True; all False for normal records."""
         return _stack([self._mask(index, "patch_mask") for index in indices])
 
     def pixel_masks(self, indices: Sequence[int]) -> Tensor:
-        """(n, H, W) of bool, of the pixels that the encoder sees; False for normal records."""
+        """Pixel masks (n, H, W), bool, at the size the encoder sees; all False for normal records."""
         return _stack([self._mask(index, "pixel_mask") for index in indices])
 
     def _mask(self, index: int, name: str) -> Tensor:
@@ -84,7 +84,7 @@ class FeatureCache:
         return torch.zeros(self.sizes(index)[name], dtype=torch.bool)
 
     def sizes(self, index: int) -> dict[str, tuple[int, ...]]:
-        """The shapes that the masks of a record have, with or without a mask."""
+        """The shapes of a record's masks, whether or not it has a mask file."""
         file = self.features_file(index)
         patches = self.read(index, file, "features").shape[:2]
         return {
@@ -93,18 +93,18 @@ class FeatureCache:
         }
 
     def features_file(self, index: int) -> Path:
-        """Where the features of a record are, or will be."""
+        """The file for the features of a record, which may not exist yet."""
         return self.directory / self.contents[index][:2] / f"{self.contents[index]}.safetensors"
 
     def mask_file(self, index: int) -> Path | None:
-        """Where the masks of a record are, or will be; None for a record without."""
+        """The file for the masks of a record, which may not exist yet; None if the record has no mask."""
         if self.labels[index] == 0 or self.mask_keys[index] is None:
             return None
         features_file = self.features_file(index)
         return features_file.with_name(f"{features_file.stem}-{self.mask_keys[index]}.safetensors")
 
     def read(self, index: int, file: Path, name: str) -> Tensor:
-        """A tensor of a record's file, memory-mapped."""
+        """Read one tensor from the file of a record, memory-mapped."""
         try:
             with safe_open(file, framework="pt") as tensors:
                 return tensors.get_tensor(name)
@@ -124,18 +124,25 @@ def encode_records(
     batch_size: int = 8,
     progress: bool = True,
 ) -> FeatureCache:
-    """Encode the records that the cache does not hold yet, and open the cache.
+    """Encode the records that are not in the cache yet, and open the cache.
 
-    Under `accelerate launch` the processes share the work and all return when it is done.
+    Under `accelerate launch` the processes share the work, and all return when it is done.
+
+    Args:
+        records: from `load_records`.
+        encoder: the backbone with its preprocessing.
+        directory: of the cache; created if it does not exist.
+        batch_size: number of images to encode at a time.
+        progress: whether to show a progress bar.
     """
     from accelerate import PartialState
     from accelerate.utils import parse_flag_from_env
 
     if batch_size < 1:
         raise ValueError(f"expected a batch size of at least 1, got {batch_size}")
-    # On a CPU the processes find each other by this flag alone; `Accelerator` reads it, `PartialState` does not.
+    # On a CPU the processes find each other only with this flag; `Accelerator` reads it, `PartialState` does not.
     state = PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
-    with state.main_process_first():  # the others find the hashes that the first has left in datasets' cache
+    with state.main_process_first():  # the others then find the hashes in the cache of datasets
         contents = content_hashes(records)
     encoder_key = hashlib.blake2b(f"{_FORMAT} {encoder.fingerprint}".encode(), digest_size=16).hexdigest()
     cache = FeatureCache(
@@ -147,8 +154,8 @@ def encode_records(
     )
     if state.is_main_process:
         remove_abandoned(cache.directory)
-    # A share of all pictures, of which each process then skips what is there. Shares of the missing ones
-    # would no longer fit together once a process has written something before another has looked.
+    # Each process takes a share of all pictures and skips those in the cache. Shares of the missing pictures alone
+    # would not match if one process had written some before another looked.
     distinct = list({content: index for index, content in enumerate(contents)}.values())
     share = distinct[state.process_index :: state.num_processes]
     _encode_images(records, encoder, cache, share, batch_size, progress and state.is_local_main_process)
@@ -158,7 +165,7 @@ def encode_records(
 
 
 def _mask_keys(records: datasets.Dataset) -> list[str | None]:
-    """A hash of the bytes of every record's mask file, None where there is no mask."""
+    """Hash the bytes of every record's mask file; None for a record without a mask."""
     keys: list[str | None] = []
     for row in records.select_columns(["mask"]).cast_column("mask", datasets.Image(decode=False)):
         if row["mask"] is None:
@@ -188,7 +195,7 @@ def _encode_images(
     ) as bar:
         for start in range(0, len(missing), batch_size):
             batch = missing[start : start + batch_size]
-            # Another process may have come first since.
+            # Another run may have encoded some in the meantime.
             batch_missing = [index for index in batch if not cache.features_file(index).exists()]
             if batch_missing:
                 _encode_batch([images[index]["image"] for index in batch_missing], encoder, cache, batch_missing)
@@ -202,11 +209,13 @@ def _encode_batch(images: list[Image.Image], encoder: Encoder, cache: FeatureCac
     with torch.no_grad():
         features = encoder(images)
     if features.ndim != 4 or len(features) != len(images):
-        raise ValueError(f"expected an encoder that gives ({len(images)}, h, w, C), got {tuple(features.shape)}")
+        raise ValueError(f"expected an encoder that returns ({len(images)}, h, w, C), got {tuple(features.shape)}")
     halves = features.to("cpu", torch.float16)
     for index, image, half in zip(indices, images, halves, strict=True):
         if not torch.isfinite(half).all():
-            raise ValueError(f"{cache.paths[index]}: expected features within float16, got infinite or NaN ones")
+            raise ValueError(
+                f"{cache.paths[index]}: expected features within the range of float16, got infinity or NaN"
+            )
         pixel_size = encoder.prepare_mask(Image.new("L", image.size)).shape
         file = cache.features_file(index)
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -214,7 +223,7 @@ def _encode_batch(images: list[Image.Image], encoder: Encoder, cache: FeatureCac
 
 
 def _prepare_masks(records: datasets.Dataset, encoder: Encoder, cache: FeatureCache, contents: set[str]) -> None:
-    """Store the masks that are missing beside the features of these contents."""
+    """Store the missing masks of the images with these content hashes."""
     masks = records.select_columns(["mask"])
     for index in range(len(cache)):
         file = cache.mask_file(index)
@@ -236,7 +245,7 @@ def _stack(tensors: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
     shapes = {tuple(tensor.shape) for tensor in tensors}
     if len(shapes) != 1:
         raise ValueError(f"expected at least one image, all of one size, to stack; got shapes {sorted(shapes)}")
-    # By NumPy: torch would call its threads together, which gains nothing here and costs much on a busy machine.
+    # With NumPy: torch would start its threads, which gains nothing here and costs much on a busy machine.
     arrays = [tensor.numpy() for tensor in tensors]
     if out is None:
         return torch.from_numpy(np.stack(arrays))

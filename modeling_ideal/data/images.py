@@ -1,4 +1,4 @@
-"""Image files of a data set: sizes, masks, content hashes; every error names the file."""
+"""Image files of a data set: sizes, masks and content hashes. Every error names the file."""
 
 import functools
 import hashlib
@@ -22,22 +22,22 @@ _PLAIN_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 
 
 class MaskSizeError(ValueError):
-    """A mask that is not of its image's size."""
+    """A mask whose size differs from that of its image."""
 
 
 @functools.cache
 def image_extensions() -> frozenset[str]:
-    """The lower-case file extensions, with their dot, of every format Pillow can open here."""
+    """The file extensions of every format that Pillow can open here, in lower case, with the dot."""
     return frozenset(ext for ext, name in Image.registered_extensions().items() if name in Image.OPEN)
 
 
 def is_image_file(path: str) -> bool:
-    """Whether the name of a file says that Pillow can open it; letter case does not matter."""
+    """Whether Pillow can open a file, judging by its extension; letter case does not matter."""
     return os.path.splitext(path)[1].lower() in image_extensions()
 
 
 def image_size(path: str | Path) -> tuple[int, int]:
-    """(width, height) of the upright picture, from the header alone."""
+    """Read the (width, height) of the upright picture from the header of its file."""
     try:
         with Image.open(path) as image:
             width, height = image.size
@@ -48,7 +48,7 @@ def image_size(path: str | Path) -> tuple[int, int]:
 
 
 def read_masks(paths: Sequence[str | Path], size: tuple[int, int]) -> np.ndarray:
-    """The union of several mask files: (height, width) of bool; each must have `size` (width, height)."""
+    """Read the union of several mask files of `size` (width, height): bool (height, width)."""
     union = np.zeros((size[1], size[0]), dtype=bool)
     for path in paths:
         mask = open_image(path)
@@ -62,15 +62,15 @@ def read_masks(paths: Sequence[str | Path], size: tuple[int, int]) -> np.ndarray
 
 
 def png_bytes(image: Image.Image) -> bytes:
-    """The picture as the bytes of a PNG file."""
+    """Encode a picture as the bytes of a PNG file."""
     buffer = BytesIO()
     image.save(buffer, format="PNG")
     return buffer.getvalue()
 
 
 def content_hash(image: Image.Image) -> str:
-    """32 hexadecimal digits of what the picture shows, the same for the same pixels in any file format."""
-    # Depths and colour spaces beyond 8-bit RGB would lose information in RGBA: they are hashed as they are.
+    """Hash the pixels of a picture: 32 hexadecimal digits, the same in any lossless file format."""
+    # Deeper pixels and other colour spaces would lose information in RGBA, so they are hashed as they are.
     pixels = image.convert("RGBA") if image.mode in _PLAIN_MODES else image
     digest = hashlib.blake2b(f"{pixels.mode} {pixels.size}".encode(), digest_size=16)
     digest.update(pixels.tobytes())

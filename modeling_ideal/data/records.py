@@ -1,4 +1,4 @@
-"""Records: a folder of pictures as a `datasets.Dataset`, decoded lazily, never stale."""
+"""Records: a folder of images as a `datasets.Dataset`, decoded lazily and never stale."""
 
 import logging
 from collections import defaultdict
@@ -18,14 +18,14 @@ from .layouts import scan
 logger = logging.getLogger(__name__)
 
 _NAMED_AT_MOST = 5
-_EMBEDDED_AT_ONCE = 100  # whole photographs, so far fewer than the 1,000 rows that `datasets` takes by default
+_EMBEDDED_AT_ONCE = 100  # whole images are large, so fewer than the 1,000 rows that `datasets` takes by default
 
 
 class NamedImage(datasets.Image):
-    """`datasets.Image` whose errors name the file; on disk and on the Hub it is a plain `Image`."""
+    """`datasets.Image` with errors that name the file; saved to disk or the Hub it is a plain `Image`."""
 
     def decode_example(self, value: dict[str, Any], token_per_repo_id: dict | None = None) -> Image.Image:
-        """The decoded picture; ValueError naming the file where it is corrupt."""
+        """Decode a picture; ValueError naming the file if it is corrupt."""
         try:
             return super().decode_example(value, token_per_repo_id)
         except Exception as error:
@@ -48,9 +48,9 @@ def record_features() -> datasets.Features:
 
 
 class RecordsBuilder(datasets.GeneratorBasedBuilder):
-    """Builds the records of a scanned folder; its cache key holds the state of every file it read."""
+    """Builds the records of a scanned folder; the cache key depends on the state of every file."""
 
-    # Raise it whenever the same folder should give other records than before.
+    # To be raised whenever the same folder should give different records than before.
     VERSION = datasets.Version("1.0.0")
 
     def __init__(self, scanned: Scan, cache_dir: str | Path | None = None) -> None:
@@ -66,7 +66,7 @@ class RecordsBuilder(datasets.GeneratorBasedBuilder):
         return datasets.DatasetInfo(description=f"layout {self.scanned.layout}", features=record_features())
 
     def _split_generators(self, dl_manager: datasets.DownloadManager) -> list[datasets.SplitGenerator]:
-        # A list is what a stream divides among the workers of a data loader.
+        # A list, because `datasets` divides lists among the workers of a data loader when streaming.
         return [datasets.SplitGenerator("records", gen_kwargs={"entries": list(self.scanned.entries)})]
 
     def _generate_examples(self, entries: list[Entry]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -77,7 +77,7 @@ class RecordsBuilder(datasets.GeneratorBasedBuilder):
             if entry.box is None:
                 image: dict[str, Any] = {"path": str(file), "bytes": None}
             else:
-                if opened is None or opened[0] != entry.file:  # the tiles of a strip follow one another
+                if opened is None or opened[0] != entry.file:  # the tiles of a strip are consecutive entries
                     opened = (entry.file, open_image(file))
                 image = {"path": None, "bytes": png_bytes(opened[1].crop(entry.box))}
             yield (
@@ -95,7 +95,7 @@ class RecordsBuilder(datasets.GeneratorBasedBuilder):
 
 
 def _mask_image(root: Path, entry: Entry) -> dict[str, Any] | None:
-    """The union of an anomalous entry's masks, 0 and 255 in mode "L", of its image's own size."""
+    """The union of an anomalous entry's masks as an image feature: mode "L", 0 or 255, of the image's size."""
     if not entry.label or not entry.masks:
         return None
     union = read_masks([root / mask for mask in entry.masks], image_size(root / entry.file))
@@ -136,25 +136,25 @@ def load_records(
     allow_missing_masks: bool = False,
     cache_dir: str | Path | None = None,
 ) -> datasets.Dataset | datasets.IterableDataset:
-    """The records of a folder of pictures.
+    """Load the images of a folder as records.
 
     Columns: `image`, `mask` (mode "L", 255 where anomalous, of the image's size; None for normal images and
-    in one's own folder without masks), `label` (0 normal, 1 anomalous), `category`, `anomaly_type` ("good" for
-    normal), `split` ("train" or "test") and `path` (below `root`, with forward slashes, unique).
+    for images without a mask file), `label` (0 normal, 1 anomalous), `category`, `anomaly_type` ("good" for
+    normal), `split` ("train" or "test") and `path` (unique, relative to `root`, with forward slashes).
 
-    The images stay in their files. `push_to_hub` and `save_to_disk` take them along; `to_parquet` writes down where
-    they are on this machine, so pass the records through `embed_images` before it.
+    The images stay in their files. `push_to_hub` and `save_to_disk` include them; `to_parquet` only writes their
+    paths on this machine, so pass the records through `embed_images` first.
 
     Args:
-        root: the folder; nothing is ever written into it.
-        layout: a key of `modeling_ideal.data.layouts.LAYOUTS`, or "auto" to recognise it (logged).
-        streaming: give a `datasets.IterableDataset`, without preparing anything.
+        root: the folder; nothing is written to it.
+        layout: a key of `modeling_ideal.data.layouts.LAYOUTS`, or "auto" to recognise the layout and log it.
+        streaming: return a `datasets.IterableDataset` without preparing anything.
         valid_as: the split, "train" or "test", that the images of a `valid` folder (BMAD) join; by default
             they are left out, and the log says so.
-        allow_missing_masks: let an anomalous image without a mask file have the mask None; by default that is
-            an error, except in one's own folder where a whole category has none.
+        allow_missing_masks: accept anomalous images without a mask file, with the mask None; by default they are
+            an error, except in your own folder if a whole category has no masks.
         cache_dir: where `datasets` keeps the prepared records (not the images); its own cache by default.
-            The records of a folder that has changed are always prepared anew.
+            The records of a folder that has changed are always prepared again.
     """
     scanned = scan(root, layout, valid_as)
     _report(scanned, allow_missing_masks)
@@ -165,7 +165,7 @@ def load_records(
         try:
             builder.download_and_prepare()
         except datasets.exceptions.DatasetGenerationError as error:
-            if isinstance(error.__cause__, ValueError):  # ours, naming the file
+            if isinstance(error.__cause__, ValueError):  # one of ours, which names the file
                 raise error.__cause__ from None
             raise
         records = builder.as_dataset(split="records")
@@ -173,13 +173,13 @@ def load_records(
 
 
 def embed_images(records: datasets.Dataset) -> datasets.Dataset:
-    """The records with their image files inside, which then need neither the folder nor this machine.
+    """Copy the image files into the records, which then no longer need the folder.
 
-    For `to_parquet` and its like: `embed_images(records).to_parquet("parts.parquet")`. The copy is kept in the
-    cache of `datasets`, as that of `map` is; format and columns stay.
+    For example `embed_images(records).to_parquet("parts.parquet")`. The copy is cached by `datasets`, as with `map`;
+    format and columns are kept.
 
     Args:
-        records: the records of `load_records`, mapped or filtered at will; a stream cannot be embedded.
+        records: from `load_records`, possibly mapped or filtered, but not streamed.
     """
     if not isinstance(records, datasets.Dataset):
         raise ValueError(f"expected a datasets.Dataset, got {type(records).__name__}: load without streaming=True")
@@ -198,7 +198,7 @@ def embed_images(records: datasets.Dataset) -> datasets.Dataset:
 
 
 def _report(scanned: Scan, allow_missing_masks: bool) -> None:
-    """Raise for the errors of a scan, log its warnings and notes: nothing is left out silently."""
+    """Raise for the errors of a scan and log its warnings and notes, so that nothing is left out silently."""
     errors: list[str] = []
     warnings: dict[str, list[str]] = defaultdict(list)
     hint = ""
@@ -210,7 +210,7 @@ def _report(scanned: Scan, allow_missing_masks: bool) -> None:
             warnings[problem.kind].append(problem.message)
         else:
             errors.append(problem.message)
-            hint = " (allow_missing_masks=True reads them without)" if missing_mask else hint
+            hint = " (allow_missing_masks=True accepts that)" if missing_mask else hint
     for messages in warnings.values():
         logger.warning("%s: %s", scanned.root, _enumerate(messages))
     if errors:
@@ -218,7 +218,7 @@ def _report(scanned: Scan, allow_missing_masks: bool) -> None:
 
 
 def _enumerate(messages: list[str]) -> str:
-    """The first of the messages in one line, and how many there are."""
+    """Join the first messages in one line, and count the others."""
     if len(messages) <= _NAMED_AT_MOST:
         return "; ".join(messages)
     shown = "; ".join(messages[:_NAMED_AT_MOST])

@@ -1,4 +1,4 @@
-"""Inference: reference sets fixed a category and a seed, written down so that a result can be repeated."""
+"""Reference sets for inference: fixed for each category and seed, and saved so that results can be repeated."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class Reference:
-    """A reference image: its path below the root of the data set, and the hash of what it shows."""
+    """A reference image: its path relative to the root of the data set, and the hash of its content."""
 
     path: str
     content: str
@@ -29,22 +29,22 @@ class Reference:
 
 @dataclass(frozen=True)
 class ReferenceSet:
-    """The references of one category, the same for all its queries."""
+    """The references of one category, which all its queries share."""
 
     category: str
     setup: str
     seed: int
     anomaly_type: str | None
-    """The single type of the abnormal references; None where there are none."""
+    """The type that all abnormal references share; None if there are none."""
     normal: tuple[Reference, ...]
     abnormal: tuple[Reference, ...]
 
 
 def draw_references(catalogue: Catalogue, setup: str | Setup, seed: int) -> list[ReferenceSet]:
-    """One reference set a category: normals of its train split, abnormals of one type of its test split.
+    """Draw one reference set per category: normal images of its train split, and one anomaly type of its test split.
 
-    A category's set depends on the seed, its name and its own files alone. The larger set-ups of a seed
-    contain the smaller ones, as far as the type drawn first has enough images.
+    The set of a category depends only on the seed, its name and its own files. For one seed, larger set-ups contain
+    the smaller ones, provided that the anomaly type drawn first has enough images.
     """
     setup = setup if isinstance(setup, Setup) else Setup.parse(setup)
     pools = Pools(catalogue)
@@ -61,7 +61,7 @@ def _draw_category(pools: Pools, category: str, setup: Setup, seed: int) -> Refe
     anomaly_type = None
     abnormal: tuple[int, ...] = ()
     if enough:
-        # The order is that of all types, so that a set-up that asks for more images keeps the type if it can.
+        # All types are shuffled, not just those with enough images, so that larger set-ups keep the type if they can.
         names = list(pools.abnormal[category])
         order = (names[position] for position in type_generator.permutation(len(names)))
         anomaly_type = next(name for name in order if name in enough)
@@ -74,13 +74,13 @@ def _draw_category(pools: Pools, category: str, setup: Setup, seed: int) -> Refe
 
 
 def write_references(path: str | Path, sets: Sequence[ReferenceSet]) -> None:
-    """Write reference sets as JSON, in one step."""
+    """Write reference sets to a JSON file."""
     content = {"format": _FORMAT, "reference_sets": [asdict(reference_set) for reference_set in sets]}
     write_atomically(Path(path), (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def read_references(path: str | Path) -> list[ReferenceSet]:
-    """Read reference sets back; ValueError where the file is not one that `write_references` wrote."""
+    """Read a file of `write_references`; ValueError if it is anything else."""
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
         if content["format"] != _FORMAT:
@@ -101,11 +101,12 @@ def _reference_set(normal: list[dict[str, Any]], abnormal: list[dict[str, Any]],
 
 
 def inference_episodes(catalogue: Catalogue, references: ReferenceSet, setting: str = "general") -> list[Episode]:
-    """An episode for each query of a reference set's category.
+    """Make an episode for each query of a reference set's category.
 
-    General: all test images, the references aside. Hard: without the images of the references' anomaly type.
-    ValueError where no normal or no anomalous query is left (a category with a single anomaly type has no
-    Hard setting, see `applicable_settings`), or where the files are not those of the reference set.
+    In the General setting the queries are all test images except the references; in the Hard setting, images of the
+    references' anomaly type are left out too. Raises ValueError if no normal or no anomalous query is left (a
+    category with a single anomaly type has no Hard setting, see `applicable_settings`), or if a reference is
+    missing or has changed.
     """
     if setting not in SETTINGS:
         raise ValueError(f"expected a setting among {', '.join(SETTINGS)}, got {setting!r}")
@@ -122,7 +123,7 @@ def inference_episodes(catalogue: Catalogue, references: ReferenceSet, setting: 
 
 
 def applicable_settings(catalogue: Catalogue, references: ReferenceSet) -> tuple[str, ...]:
-    """The settings that leave anomalous queries: Hard needs abnormal references and a second anomaly type."""
+    """The settings with anomalous queries: Hard needs abnormal references and a second anomaly type."""
     return tuple(
         setting
         for setting in SETTINGS
@@ -144,7 +145,7 @@ def _queries(catalogue: Catalogue, references: ReferenceSet, setting: str) -> li
 
 
 def _indices(catalogue: Catalogue, references: Sequence[Reference]) -> tuple[int, ...]:
-    """Where the references stand in the catalogue; ValueError for one that is missing or another picture."""
+    """Find references in the catalogue; ValueError if one is missing or its content has changed."""
     places = {path: index for index, path in enumerate(catalogue.paths)}
     for reference in references:
         if reference.path not in places:
@@ -152,6 +153,6 @@ def _indices(catalogue: Catalogue, references: Sequence[Reference]) -> tuple[int
         content = catalogue.contents[places[reference.path]]
         if content != reference.content:
             raise ValueError(
-                f"{reference.path}: expected the content {reference.content}, got {content}, another picture"
+                f"{reference.path}: expected the content {reference.content}, got {content}: the image has changed"
             )
     return tuple(places[reference.path] for reference in references)

@@ -1,4 +1,4 @@
-"""Set-ups: how many references there are. Imports nothing, so that a command line can ask for one at once."""
+"""Set-ups: the numbers of normal and abnormal references. Quick to import, for the command line."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Setup:
-    """How many references: `num_normal` is the paper's L1, `num_abnormal` its L2; written N1A1, N8A4."""
+    """Numbers of normal references (the paper's L1) and abnormal ones (L2), written N1A1 or N8A4."""
 
     num_normal: int
     num_abnormal: int
@@ -19,7 +19,7 @@ class Setup:
 
     @classmethod
     def parse(cls, name: str) -> "Setup":
-        """The set-up of a name such as "N4A1"."""
+        """Parse a name such as "N4A1"."""
         match = re.fullmatch(r"N(\d+)A(\d+)", name)
         if match is None:
             raise ValueError(f"expected a set-up such as 'N1A1' or 'N8A4', got {name!r}")

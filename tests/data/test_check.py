@@ -110,7 +110,7 @@ def test_pictures_in_train_and_test_and_as_normal_and_anomalous(tmp_path):
         ],
         "contradiction": [
             "bottle/test/Broken/000.png is anomalous but shows the same picture as bottle/test/good/000.png, "
-            "a normal one"
+            "which is normal"
         ],
     }
 

@@ -189,7 +189,7 @@ def test_a_reference_that_is_gone_or_another_picture_is_named():
     path = references.normal[0].path
     index = list(table.paths).index(path)
     table.contents[index] = "edited"
-    with pytest.raises(ValueError, match=rf"{path}: expected the content an\d, got edited, another picture"):
+    with pytest.raises(ValueError, match=rf"{path}: expected the content an\d, got edited: the image has changed"):
         inference_episodes(table, references)
     table.paths[index] = "renamed"
     with pytest.raises(ValueError, match=f"expected the reference {path} among the records, found no such path"):
@@ -262,7 +262,7 @@ def test_bad_arguments_are_named():
     for epoch, index in ((-1, 0), (0, 10), (0, -1)):
         with pytest.raises(ValueError, match=f"an index below 10, got {epoch}, {index}"):
             sampler.episode(epoch, index)
-    with pytest.raises(ValueError, match="expected at least one episode an epoch"):
+    with pytest.raises(ValueError, match="expected at least one episode per epoch"):
         TrainingEpisodes(factory(), setups=())
     with pytest.raises(ValueError, match="expected every path once, got 'p' several times"):
         catalogue([("p", "a", "good", "test", "1"), ("p", "a", "good", "test", "2")])

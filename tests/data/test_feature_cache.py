@@ -193,9 +193,9 @@ def test_images_of_two_sizes_are_not_stacked(root, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda features: features * 1e6, r"expected features within float16, got infinite or NaN"),
-        (lambda features: features[:, 0], r"expected an encoder that gives \(8, h, w, C\), got \(8, 6, 5\)"),
-        (lambda features: features[:3], r"expected an encoder that gives \(8, h, w, C\), got \(3, 4, 6, 5\)"),
+        (lambda features: features * 1e6, r"expected features within the range of float16, got infinity or NaN"),
+        (lambda features: features[:, 0], r"expected an encoder that returns \(8, h, w, C\), got \(8, 6, 5\)"),
+        (lambda features: features[:3], r"expected an encoder that returns \(8, h, w, C\), got \(3, 4, 6, 5\)"),
     ],
 )
 def test_an_encoder_that_misbehaves_is_refused(root, tmp_path, change, message):
