@@ -3,15 +3,17 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+INSTALLED := .venv-installed
 
-.PHONY: help demo test check style bench clean
+.PHONY: help demo test check installed style bench clean
 
 help:
-	@echo "make demo    judge rendered parts with the embedded model; writes ideal-demo/index.html"
-	@echo "make test    run the tests, with branch coverage"
-	@echo "make check   lint, formatting, types, import boundaries"
-	@echo "make style   format the code and apply safe lint fixes"
-	@echo "make bench   measure scoring against the backbone; writes benchmarks.json"
+	@echo "make demo       judge rendered parts with the embedded model; writes ideal-demo/index.html"
+	@echo "make test       run the tests, with branch coverage"
+	@echo "make check      lint, formatting, types, import boundaries"
+	@echo "make installed  install the package without extras into an empty environment, and use it"
+	@echo "make style      format the code and apply safe lint fixes"
+	@echo "make bench      measure scoring against the backbone; writes benchmarks.json"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -23,13 +25,19 @@ demo: $(READY)
 	HF_HUB_OFFLINE=1 $(BIN)/ideal demo --out ideal-demo
 
 test: $(READY)
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --cov --cov-report=term
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses=auto --maxprocesses=4 --cov --cov-report=term
 
 check: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+installed:
+	rm -rf build $(INSTALLED)
+	$(PYTHON) -m venv $(INSTALLED)
+	$(INSTALLED)/bin/pip install --quiet --constraint constraints.txt .
+	HF_HUB_OFFLINE=1 $(INSTALLED)/bin/python tests/installed.py
 
 style: $(READY)
 	$(BIN)/ruff check --fix .
@@ -39,4 +47,4 @@ bench: $(READY)
 	$(BIN)/python -m tests.benchmarks --out benchmarks.json
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
+	rm -rf $(VENV) $(INSTALLED) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage

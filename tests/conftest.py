@@ -7,6 +7,9 @@ from pathlib import Path
 
 # Some virtual machines announce AMX and then refuse it: bfloat16 products die of an illegal instruction there.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE")
+# Processes of pytest-xdist share the cores: threads that wait for each other across them take many times as long.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import pytest
@@ -92,7 +95,7 @@ def picture():
 @pytest.fixture(scope="session")
 def real_backbone():
     """The folder of a real pre-trained ViT-S/14."""
-    folder = Path(os.environ.get("IDEAL_BACKBONE", SHARED / "weights" / "dinov2-vits14-saliency"))
+    folder = Path(os.environ.get("IDEAL_BACKBONE", SHARED / "weights" / "dinov2-vits14"))
     if not folder.is_dir():
         pytest.skip(f"no pre-trained backbone at IDEAL_BACKBONE ({folder.name})")
     return folder

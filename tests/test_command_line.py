@@ -5,8 +5,23 @@ import sys
 
 import pytest
 
-from modeling_ideal import __version__
+from modeling_ideal import IDEAL_TINY, __version__, cli
 from modeling_ideal.cli import main
+
+HELP = """
+import sys
+sys.argv = ["ideal"]  # as the installed script has it
+from modeling_ideal.cli import main
+try:
+    main(sys.argv[1:] + {words!r})
+except SystemExit as stop:
+    assert stop.code == 0
+print([name for name in ("torch", "transformers", "datasets", "accelerate", "numpy") if name in sys.modules])
+"""
+
+
+def run(*command):
+    return subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True).stdout
 
 
 def test_version(capsys):
@@ -17,7 +32,48 @@ def test_version(capsys):
 
 
 def test_as_a_module():
-    result = subprocess.run(
-        [sys.executable, "-m", "modeling_ideal", "--version"], capture_output=True, text=True, check=True
+    assert run("-m", "modeling_ideal", "--version").strip() == f"modeling-ideal {__version__}"
+
+
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["evaluate", "--help"]])
+def test_help_waits_for_no_library(words):
+    assert run("-c", HELP.format(words=words)).splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize(
+    ("command", "module", "extra"),
+    [
+        (["train", "--source", "s", "--output_dir", "o", "--model", "m"], "modeling_ideal.training.train", "training"),
+        (
+            ["evaluate", "--model", "m", "--target", "t", "--out", "o"],
+            "modeling_ideal.evaluation.command",
+            "evaluation",
+        ),
+        (["export", "--model", "m", "--out", "o"], "modeling_ideal.export.onnx", "export"),
+    ],
+)
+def test_a_command_names_the_extra_that_it_lacks(monkeypatch, capsys, command, module, extra):
+    class Missing:
+        def find_spec(self, name, path=None, target=None):
+            if name == module:
+                raise ModuleNotFoundError("No module named 'sushi'", name="sushi")
+
+    monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
+    assert main(command) == 2
+    assert capsys.readouterr().err == f"ideal: sushi is not installed: pip install 'modeling-ideal[{extra}]'\n"
+
+
+def test_a_module_of_ours_that_is_missing_is_a_bug_and_not_hidden(monkeypatch):
+    monkeypatch.setitem(sys.modules, "modeling_ideal.training.train", None)
+    with pytest.raises(ModuleNotFoundError, match="modeling_ideal"):
+        main(["train", "--source", "s", "--output_dir", "o", "--model", "m"])
+
+
+def test_the_embedded_model_has_a_name():
+    parsed = cli.build_parser().parse_args(
+        ["detect", "a.png", "--references", "r", "--out", "o", "--model", "ideal-tiny"]
     )
-    assert result.stdout.strip() == f"modeling-ideal {__version__}"
+    assert parsed.model == IDEAL_TINY
+    parsed = cli.build_parser().parse_args(["cost", "--model", "ideal-tiny", "org/other"])
+    assert parsed.model == [IDEAL_TINY, "org/other"]
