@@ -1,4 +1,4 @@
-"""Image processor of IDEAL: query, references and masks to tensors, and score maps back to image size."""
+"""Image processor of IDEAL: turns query, references and masks into tensors, and resizes anomaly maps to the images."""
 
 import math
 from collections.abc import Sequence
@@ -16,11 +16,12 @@ from .masks import MaskInput, load_mask, resize_mask
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
-SMOOTHING_REACH = 4.0  # standard deviations
+LOADED = "_loaded"  # marks the values of a file, which may hold names that this version does not know
+SMOOTHING_REACH = 4.0  # radius of the Gaussian kernel in standard deviations
 
 
 class IdealImageProcessorSettings(TypedDict, total=False):
-    """What an `IdealImageProcessor` is made with and saves."""
+    """The settings of an `IdealImageProcessor`, which are saved with it."""
 
     size: dict[str, int] | int
     patch_size: int
@@ -30,15 +31,16 @@ class IdealImageProcessorSettings(TypedDict, total=False):
 
 
 class IdealImageProcessor(PilBackend):
-    """Brings pictures of any kind and size to what `IdealModel` takes.
+    """Turns images of any kind and size into the inputs of `IdealModel`.
 
     Args:
         size: height and width in pixels after resizing; one number for a square.
-        patch_size: of the backbone; sides are multiples of it.
-        keep_aspect_ratio: keep each picture's aspect at about the same area, sides rounded to the patch size,
-            instead of resizing to `size` as the paper does. The pictures of a batch must then agree in aspect.
-        image_mean: of each channel, for normalisation.
-        image_std: of each channel.
+        patch_size: patch size of the backbone; height and width must be multiples of it.
+        keep_aspect_ratio: resize each image to about the area of `size`, keeping its aspect ratio up to whole
+            patches, instead of resizing to `size` as in the paper. All images of a batch must then have the same
+            aspect ratio.
+        image_mean: mean of each channel, for normalisation.
+        image_std: standard deviation of each channel, for normalisation.
     """
 
     model_input_names: ClassVar[list[str]] = ["query", "normal_refs", "abnormal_refs", "masks"]
@@ -51,10 +53,9 @@ class IdealImageProcessor(PilBackend):
     image_std = IMAGENET_STD
 
     def __init__(self, **kwargs: Any) -> None:
-        known = {*IdealImageProcessorSettings.__annotations__, "image_processor_type", "auto_map", "processor_class"}
-        unknown = sorted(name for name in kwargs if name not in known and not name.startswith("_"))
-        if unknown:
-            expected = sorted(IdealImageProcessorSettings.__annotations__)
+        expected = sorted(IdealImageProcessorSettings.__annotations__)
+        unknown = sorted(name for name in kwargs if name not in expected and not name.startswith("_"))
+        if not kwargs.pop(LOADED, False) and unknown:
             raise ValueError(f"IdealImageProcessor expected settings among {expected}, got unknown {unknown}")
         if isinstance(kwargs.get("size"), int):
             kwargs["size"] = {"height": kwargs["size"], "width": kwargs["size"]}
@@ -62,6 +63,11 @@ class IdealImageProcessor(PilBackend):
         sides = (self.size["height"], self.size["width"])
         if self.patch_size < 1 or min(sides) < 1 or any(side % self.patch_size for side in sides):
             raise ValueError(f"size: expected multiples of patch_size {self.patch_size}, got {sides}")
+
+    @classmethod
+    def from_dict(cls, image_processor_dict: dict[str, Any], **kwargs: Any) -> Any:
+        """Build a processor from the values of a file, keeping those that another version has written."""
+        return super().from_dict({**image_processor_dict, LOADED: True}, **kwargs)
 
     def __call__(
         self,
@@ -71,14 +77,18 @@ class IdealImageProcessor(PilBackend):
         masks: Sequence | MaskInput | None = None,
         return_tensors: str | None = "pt",
     ) -> BatchFeature:
-        """What is given, as the model takes it: `model(**processor(query=..., normal_refs=...))`.
+        """Prepare images and masks for the model: `model(**processor(query=..., normal_refs=...))`.
 
         Args:
-            query: one image or a list of B: (B, 3, H, W).
-            normal_refs: one image or a list of L1: (L1, 3, H, W); a list of B such lists: (B, L1, 3, H, W).
-            abnormal_refs: likewise, L2.
-            masks: one for each abnormal reference, nested alike: (L2, H, W) or (B, L2, H, W), bool.
+            query: one image or a list of B images.
+            normal_refs: one image or a list of L1 images, or a list of B such lists, one for each query.
+            abnormal_refs: one image or a list of L2 images, or a list of B such lists.
+            masks: one mask for each abnormal reference, nested in the same way.
             return_tensors: `"pt"` for torch, `"np"` for NumPy.
+
+        Returns:
+            What was given of `"query"` (B, 3, H, W), `"normal_refs"` (L1, 3, H, W) or (B, L1, 3, H, W),
+            `"abnormal_refs"` (L2, 3, H, W) or (B, L2, 3, H, W), and `"masks"` (L2, H, W) or (B, L2, H, W), bool.
         """
         if masks is not None and abnormal_refs is None:
             raise ValueError("masks: expected abnormal_refs with them, got none")
@@ -93,12 +103,12 @@ class IdealImageProcessor(PilBackend):
     def post_process_anomaly_detection(
         self, outputs: Any, target_sizes: Sequence[tuple[int, int]] | None = None, smoothing: float = 4.0
     ) -> list[Tensor]:
-        """Anomaly maps at each image's own size.
+        """Smooth the anomaly maps and resize them to the original images.
 
         Args:
-            outputs: what the model returned.
-            target_sizes: (height, width) of each image; None keeps the size the model saw.
-            smoothing: standard deviation in pixels of a Gaussian over the map at the size the model saw; 0 for none.
+            outputs: the output of the model.
+            target_sizes: (height, width) of each image; None keeps the size of the model's input.
+            smoothing: standard deviation of the Gaussian smoothing, in pixels of the model's input; 0 for none.
 
         Returns:
             B tensors (height, width) in [0, 1].
@@ -116,7 +126,7 @@ class IdealImageProcessor(PilBackend):
         ]
 
     def _images(self, images: Any, masks: Any, name: str, data: dict) -> np.ndarray:
-        """Images (and, into `data`, their masks) as one array, nested as they came."""
+        """Prepare images as one array, nested as they were given, and put their masks into `data`."""
         images = [images] if is_single_image(images) and _is_single(images) else list(images)
         if not images:
             raise ValueError(f"{name}: expected at least one image, got an empty list")
@@ -139,7 +149,7 @@ class IdealImageProcessor(PilBackend):
         return _stack(pixels, name)
 
     def _nested_images(self, images: list, masks: list | None, name: str, data: dict) -> np.ndarray:
-        """One list of references for each query."""
+        """Prepare a list of references for each query."""
         parts: list[np.ndarray] = []
         part_masks: list[np.ndarray] = []
         for index, part in enumerate(images):
@@ -151,23 +161,23 @@ class IdealImageProcessor(PilBackend):
         return _stack(parts, name)
 
     def target_size(self, size: tuple[int, int]) -> tuple[int, int]:
-        """Height and width that a picture of this height and width is resized to."""
+        """The (height, width) to which an image of `size` (height, width) is resized."""
         height, width = self.size["height"], self.size["width"]
         if not self.keep_aspect_ratio:
             return height, width
-        # The same area whatever the aspect, so that a long strip costs no more than a square.
+        # The same area for every aspect ratio, so that a long strip costs no more than a square.
         scale = math.sqrt(height * width / (size[0] * size[1]))
         rounded = [max(1, round(side * scale / self.patch_size)) * self.patch_size for side in size]
         return rounded[0], rounded[1]
 
     def _normalise(self, image: np.ndarray) -> np.ndarray:
-        """(H, W, 3) in 0..1 to normalised (3, H, W)."""
+        """Normalise an image (H, W, 3) in 0..1, and bring it to (3, H, W)."""
         mean, deviation = (np.asarray(values, np.float32) for values in (self.image_mean, self.image_std))
         return np.moveaxis((image - mean) / deviation, -1, 0)
 
 
 def gaussian_smoothing(maps: Tensor, sigma: float) -> Tensor:
-    """Gaussian blur of maps (B, H, W); the border repeats its last value."""
+    """Smooth maps (B, H, W) with a Gaussian, repeating the border values."""
     reach = int(SMOOTHING_REACH * sigma + 0.5)
     offsets = torch.arange(-reach, reach + 1, device=maps.device, dtype=maps.dtype)
     kernel = torch.exp(-0.5 * (offsets / sigma) ** 2)
@@ -177,12 +187,12 @@ def gaussian_smoothing(maps: Tensor, sigma: float) -> Tensor:
 
 
 def _is_single(image: Any) -> bool:
-    """An array or tensor with four dimensions is a stack of images."""
+    """Whether an array or tensor is one image; with four dimensions it is a stack of images."""
     return not hasattr(image, "ndim") or image.ndim <= 3
 
 
 def _is_list_of_masks(masks: Any) -> bool:
-    """Whether masks for a single image come in a list of their own, rather than as a bare mask or shape."""
+    """Whether the masks of a single image are a list of one, rather than a mask, box or polygon itself."""
     return isinstance(masks, (list, tuple)) and len(masks) == 1
 
 
@@ -190,7 +200,7 @@ def _stack(arrays: list[np.ndarray], name: str) -> np.ndarray:
     shapes = {array.shape for array in arrays}
     if len(shapes) > 1:
         raise ValueError(
-            f"{name}: expected pictures that come to one size, got {sorted(shapes)}; "
-            "keep_aspect_ratio needs one aspect ratio a batch, and each query as many references as the others"
+            f"{name}: expected images that are resized to one size, got {sorted(shapes)}; keep_aspect_ratio needs "
+            "one aspect ratio per batch, and every query needs the same number of references"
         )
     return np.stack(arrays)

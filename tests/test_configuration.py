@@ -82,7 +82,7 @@ BAD_VALUES = [
     ),
     (
         {"backbone_config": {"model_type": "dinov2", "out_features": []}},
-        r"out_features: expected a stage at least, got \[\]",
+        r"out_features: expected at least one stage, got \[\]",
     ),
     (
         {"backbone_config": {"model_type": "vit", "out_features": ["stage9"]}},
@@ -122,3 +122,25 @@ def test_the_callers_backbone_config_is_left_alone():
     config = IdealConfig(backbone_config=backbone)
     assert backbone.reshape_hidden_states is False
     assert config.backbone_config.reshape_hidden_states is True
+
+
+def test_a_file_may_hold_what_this_version_does_not_know(tmp_path):
+    config = tiny_config()
+    config.save_pretrained(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    quantization = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    newer = {"quantization_config": quantization, "written_by_a_newer_version": 7}
+    (tmp_path / "config.json").write_text(json.dumps({**values, **newer}))
+    for load in (IdealConfig.from_pretrained, AutoConfig.from_pretrained):
+        loaded = load(tmp_path)
+        assert loaded.quantization_config == quantization
+        assert loaded.top_fraction == config.top_fraction
+    loaded.save_pretrained(tmp_path)
+    assert newer.items() <= json.loads((tmp_path / "config.json").read_text()).items()
+
+
+def test_what_every_configuration_of_transformers_takes_is_taken():
+    config = tiny_config(attn_implementation="eager", name_or_path="here", dtype="float32")
+    assert config._attn_implementation == "eager"
+    with pytest.raises(ValueError, match=r"got unknown \['top_fracton'\]"):
+        tiny_config(top_fracton=0.1)

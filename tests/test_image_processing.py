@@ -1,5 +1,7 @@
 """IdealImageProcessor: every kind of picture and mask that people have."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -139,7 +141,9 @@ def test_keeping_the_aspect(size, expected):
 
 def test_pictures_of_different_aspect_do_not_make_a_batch(picture):
     processor = IdealImageProcessor(size=32, patch_size=4, keep_aspect_ratio=True)
-    with pytest.raises(ValueError, match=r"query: expected pictures that come to one size, got \[\(3, 28, 36\), "):
+    with pytest.raises(
+        ValueError, match=r"query: expected images that are resized to one size, got \[\(3, 28, 36\), "
+    ):
         processor(query=[picture, picture.rotate(90, expand=True)])
 
 
@@ -242,3 +246,11 @@ def test_bad_smoothing_is_refused(processor, smoothing):
 def test_a_size_too_few_is_refused(processor):
     with pytest.raises(ValueError, match="target_sizes: expected one for each of 2 maps, got 1"):
         processor.post_process_anomaly_detection(ModelOutput(anomaly_maps=torch.rand(2, 8, 8)), target_sizes=[(8, 8)])
+
+
+def test_a_file_may_hold_settings_that_this_version_does_not_know(tmp_path):
+    IdealImageProcessor(size=32, patch_size=4).save_pretrained(tmp_path)
+    file = tmp_path / "preprocessor_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "written_by_a_newer_version": 7}))
+    for load in (IdealImageProcessor.from_pretrained, AutoImageProcessor.from_pretrained):
+        assert load(tmp_path).size == {"height": 32, "width": 32}
