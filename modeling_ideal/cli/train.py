@@ -2,7 +2,8 @@
 
 import argparse
 
-from ..training.head.options import add_arguments
+from ..training.head.options import HeadTrainingOptions
+from ..training.options import add_options, read_options
 
 
 def add_commands(commands: argparse._SubParsersAction) -> None:
@@ -10,15 +11,17 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
     train = commands.add_parser(
         "train",
         help="train a model on a source data set, or fine-tune one on your own pictures",
-        description="Draws episodes from the source and trains the head on features that are encoded once. Writes "
-        "OUTPUT_DIR/model, training.json and checkpoints; the same command resumes a run that was stopped. "
-        "For several processes: `accelerate launch -m modeling_ideal.training.train ...`.",
+        description="Trains the head of IDEAL on episodes of a data set. The backbone is frozen and encodes each "
+        "picture once. Writes the model to OUTPUT_DIR/model and a record of the run to OUTPUT_DIR/training.json. The "
+        "same command resumes a run that was stopped. To use several GPUs or processes, replace `ideal train` by "
+        "`accelerate launch -m modeling_ideal.training.train`.",
     )
-    add_arguments(train)
+    add_options(train, HeadTrainingOptions)
     train.set_defaults(run=_train, extra="training")
 
 
 def _train(arguments: argparse.Namespace) -> int:
     from ..training.train import run
 
-    return run(arguments)
+    run(read_options(HeadTrainingOptions, arguments))
+    return 0

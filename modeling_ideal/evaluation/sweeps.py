@@ -14,14 +14,15 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..training.head.options import TrainingArguments, add_arguments, read_arguments
-from ..training.train import train
+from ..training.head.options import HeadTrainingOptions
+from ..training.head.run import train_head
+from ..training.options import add_options, read_options
 from ..writing.files import write_atomically, write_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Change = dict[str, Any]  # fields of IdealConfig or of TrainingArguments
+Change = dict[str, Any]  # fields of IdealConfig or of HeadTrainingOptions
 NO_DUAL: Change = {"discriminability_weight": 0, "orthogonality_weight": 0}
 
 
@@ -56,7 +57,7 @@ LEAST_RANGE = 6.0  # percentage points that a plot shows at least: noise should 
 FIGURES = {"image_auroc": "image AUROC", "pixel_auroc": "pixel AUROC"}
 
 
-def run_sweeps(base: TrainingArguments, names: Sequence[str], out: Path) -> dict[str, Any]:
+def run_sweeps(base: HeadTrainingOptions, names: Sequence[str], out: Path) -> dict[str, Any]:
     """Train and measure every point of these sweeps around `base`; writes `out / "sweeps.json"` and the pictures."""
     unknown = sorted(set(names) - set(SWEEPS))
     if unknown:
@@ -74,16 +75,16 @@ def run_sweeps(base: TrainingArguments, names: Sequence[str], out: Path) -> dict
     return record
 
 
-def _measure(base: TrainingArguments, change: Change, runs: Path) -> dict[str, dict[str, float]]:
+def _measure(base: HeadTrainingOptions, change: Change, runs: Path) -> dict[str, dict[str, float]]:
     """`{set-up: mean figures}` over the held-out categories at the end of a run with this change."""
     arguments = change_arguments(base, change, runs)
-    record = train(arguments)
+    record = train_head(arguments)
     return {setup: figures["mean"] for setup, figures in record["validation"][-1]["setups"].items()}
 
 
-def change_arguments(base: TrainingArguments, change: Change, runs: Path) -> TrainingArguments:
+def change_arguments(base: HeadTrainingOptions, change: Change, runs: Path) -> HeadTrainingOptions:
     """The arguments of one point; points that come to the same settings share a run."""
-    given = {field.name for field in fields(TrainingArguments)} & set(change)
+    given = {field.name for field in fields(HeadTrainingOptions)} & set(change)
     changed = replace(base, **{key: change[key] for key in given})
     config = {**DEFAULTS, **base.config_values(), **{key: change[key] for key in set(change) - given}}
     config = {key: value for key, value in config.items() if value != DEFAULTS.get(key)}
@@ -122,7 +123,7 @@ def draw_sweep(name: str, setup: str, points: Mapping[str, Mapping[str, Mapping[
     return figure
 
 
-def _public(arguments: TrainingArguments) -> dict[str, Any]:
+def _public(arguments: HeadTrainingOptions) -> dict[str, Any]:
     """The arguments as they are kept: folders by their names, since where they lie says nothing."""
     given = asdict(arguments)
     for key in ("source", "output_dir", "backbone", "cache"):
@@ -133,12 +134,12 @@ def _public(arguments: TrainingArguments) -> dict[str, Any]:
 def main(words: Sequence[str] | None = None) -> int:
     """The command line of this module: the arguments of a training, and which sweeps to run."""
     parser = argparse.ArgumentParser(prog="modeling_ideal.evaluation.sweeps", description=__doc__.split("\n")[0])
-    add_arguments(parser)
+    add_options(parser, HeadTrainingOptions)
     parser.add_argument("--sweeps", nargs="+", default=list(SWEEPS), metavar="NAME", help=f"default: {list(SWEEPS)}")
     parsed = parser.parse_args(words)
     names = vars(parsed).pop("sweeps")
     try:
-        arguments = read_arguments(parsed)
+        arguments = read_options(HeadTrainingOptions, parsed)
         run_sweeps(arguments, names, arguments.output)
     except (ValueError, OSError) as error:
         print(f"sweeps: {error}", file=sys.stderr)

@@ -1,1 +1,1 @@
-"""Training on episodes of cached features; sits above the model and the data, is never shipped."""
+"""Training of the head and distillation of backbones. Sits above the model and the data; never shipped to the Hub."""

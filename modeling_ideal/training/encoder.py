@@ -1,4 +1,4 @@
-"""The frozen backbone with its preprocessing, as the feature cache of `modeling_ideal.data` asks for it."""
+"""The frozen backbone with its preprocessing, as the feature cache of `modeling_ideal.data` expects it."""
 
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from ..references import model_fingerprint
 
 
 class BackboneEncoder:
-    """Pictures to patch features; the head has no part in it, so training it leaves the cache as it is."""
+    """Pictures to patch features. The head is not involved, so the cache stays valid while it trains."""
 
     def __init__(self, model: IdealModel, processor: IdealImageProcessor) -> None:
         self.model = model
@@ -22,10 +22,10 @@ class BackboneEncoder:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the backbone's weights, its stage and the preprocessing."""
+        """A hash of the backbone's weights, its stage and the preprocessing."""
         backbone = self.model.backbone
         settings = self.processor.to_dict()
-        settings.pop("auto_map", None)  # where its code is, in a saved one
+        settings.pop("auto_map", None)  # a saved processor has it: where to find its code
         return model_fingerprint([settings], self.model.config.backbone_config.to_dict(), backbone.named_parameters())
 
     @torch.no_grad()
@@ -34,6 +34,6 @@ class BackboneEncoder:
         return self.model.extract_features(self.processor(query=images)["query"])
 
     def prepare_mask(self, mask: Image.Image) -> Tensor:
-        """(H, W) bool: the mask of a picture at the size that the backbone sees of it."""
+        """(H, W) bool: the mask of a picture, resized as the picture is for the backbone."""
         array = np.asarray(mask) != 0
         return torch.from_numpy(resize_mask(array, self.processor.target_size((array.shape[0], array.shape[1]))))

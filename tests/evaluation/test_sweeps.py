@@ -7,7 +7,7 @@ import pytest
 from modeling_ideal import IdealConfig
 from modeling_ideal.evaluation.sweeps import DEFAULTS, SWEEPS, change_arguments, main, run_sweeps
 
-from ..training.conftest import TINY, arguments, backbone_folder, source  # noqa: F401 - fixtures
+from ..training.conftest import TINY, backbone_folder, options, options_in, source  # noqa: F401 - fixtures
 
 
 def test_every_sweep_passes_the_papers_setting():
@@ -21,8 +21,8 @@ def test_every_sweep_passes_the_papers_setting():
         assert len({json.dumps(each, sort_keys=True) for each in settings}) == len(points), name
 
 
-def test_points_with_the_same_settings_share_a_run(arguments, tmp_path):  # noqa: F811
-    base = arguments(config=["num_deviation_vectors=45"])
+def test_points_with_the_same_settings_share_a_run(options, tmp_path):  # noqa: F811
+    base = options(config=["num_deviation_vectors=45"])
     paper = change_arguments(base, {}, tmp_path)
     assert change_arguments(base, {"num_neighbors": 12}, tmp_path) == paper
     assert change_arguments(base, {"alignment": "cosine", "erase_strength": 0.8}, tmp_path) == paper
@@ -34,8 +34,8 @@ def test_points_with_the_same_settings_share_a_run(arguments, tmp_path):  # noqa
     assert len({paper.output_dir, other.output_dir, longer.output_dir}) == 3
 
 
-def test_a_sweep_measures_each_point_and_goes_on_where_it_was(arguments, tmp_path):  # noqa: F811
-    base = arguments(held_out=["bolt"], epochs=1, episodes_per_epoch=4)
+def test_a_sweep_measures_each_point_and_goes_on_where_it_was(options, tmp_path):  # noqa: F811
+    base = options(held_out=["bolt"], epochs=1, episodes_per_epoch=4)
     record = run_sweeps(base, ["residual anchor"], tmp_path / "sweeps")
     points = record["sweeps"]["residual anchor"]
     assert list(points) == ["nearest", "centroid"]
@@ -49,9 +49,9 @@ def test_a_sweep_measures_each_point_and_goes_on_where_it_was(arguments, tmp_pat
     assert trained == {file: file.stat().st_mtime_ns for file in trained}
 
 
-def test_what_is_missing_is_said(arguments, capsys, tmp_path):  # noqa: F811
+def test_what_is_missing_is_said(options, capsys, tmp_path):  # noqa: F811
     with pytest.raises(ValueError, match=r"sweeps: expected some of .*, got \['colour'\]"):
-        run_sweeps(arguments(held_out=["bolt"]), ["colour"], tmp_path)
+        run_sweeps(options(held_out=["bolt"]), ["colour"], tmp_path)
     words = ["--source", "parts", "--backbone", "b", "--output_dir", str(tmp_path), "--config", *TINY]
     assert main(words) == 2
     assert "expected categories of the source to measure on, got no --held_out" in capsys.readouterr().err

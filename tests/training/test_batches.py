@@ -10,8 +10,8 @@ from modeling_ideal.training.head.starting_point import load_start
 
 
 @pytest.fixture
-def build(arguments):
-    chosen = arguments(setups=["N1A1", "N2A2"])  # 14 episodes in batches of 4: the last one has 2
+def build(options):
+    chosen = options(setups=["N1A1", "N2A2"])  # 14 episodes in batches of 4: the last one has 2
     source, _ = load_source(chosen, BackboneEncoder(*load_start(chosen)))
     episodes, _ = draw_episodes(source, chosen)
 

@@ -12,7 +12,7 @@ CPU = torch.device("cpu")
 def test_the_last_ones_stay_and_come_back_exactly(tmp_path):
     parameter = torch.nn.Parameter(torch.randn(3))
     optimizer = build_optimizer([parameter], 1e-3)
-    checkpoints = Checkpoints(tmp_path / "checkpoints", keep=2, source="a")
+    checkpoints = Checkpoints(tmp_path / "checkpoints", keep=2, source_digest="a")
     assert checkpoints.load(CPU) is None
     progress = Progress(validations=[{"epoch": 1, "setups": {"N1A1": {"mean": {"image_auroc": 61.5}}}}])
     for step in (5, 10, 100):
@@ -32,13 +32,13 @@ def test_the_last_ones_stay_and_come_back_exactly(tmp_path):
 
 
 def test_other_pictures_are_refused(tmp_path):
-    Checkpoints(tmp_path, keep=1, source="a").save(Progress(step=1), {}, {})
+    Checkpoints(tmp_path, keep=1, source_digest="a").save(Progress(step=1), {}, {})
     with pytest.raises(ValueError, match="the pictures, masks or splits of the source have changed"):
-        Checkpoints(tmp_path, keep=1, source="b").load(CPU)
+        Checkpoints(tmp_path, keep=1, source_digest="b").load(CPU)
 
 
 def test_an_interrupted_write_leaves_the_one_before(tmp_path, monkeypatch):
-    checkpoints = Checkpoints(tmp_path, keep=1, source="a")
+    checkpoints = Checkpoints(tmp_path, keep=1, source_digest="a")
     checkpoints.save(Progress(step=1), {}, {})
     monkeypatch.setattr("os.replace", lambda *names: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):

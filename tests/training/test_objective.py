@@ -7,7 +7,7 @@ import torch
 
 from modeling_ideal.training.head.objective import EpisodeLoss, EpisodeTensors
 
-from ..conftest import random_images, random_masks, tiny_model
+from ..conftest import random_images, random_masks, threads, tiny_model
 
 
 def episode(model, seed, num_normal=1, num_abnormal=1):
@@ -37,7 +37,8 @@ def test_it_is_the_mean_of_the_losses_that_the_model_has_for_the_images(loss_for
     model = tiny_model(loss_form=loss_form)
     setups = [(1, 1), (3, 2), (2, 1)]
     pairs = [episode(model, seed, *setup) for seed, setup in enumerate(setups)]
-    losses = EpisodeLoss(model)([tensors for tensors, _ in pairs])
+    with threads(2):  # which share the episodes
+        losses = EpisodeLoss(model)([tensors for tensors, _ in pairs])
     alone = [model(**images) for _, images in pairs]
     torch.testing.assert_close(losses["loss"], torch.stack([out.loss for out in alone]).mean())
     for name in ("focal", "dice", "image", "discriminability", "orthogonality"):

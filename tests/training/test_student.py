@@ -3,29 +3,11 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from transformers import Dinov2Backbone, Dinov2Config
 
 from modeling_ideal.training.distillation.student import fit_to_teacher, new_student, student_config
 
-from ..conftest import PATCH, random_images
-
-SIZE = 8 * PATCH
-
-
-def wide_teacher(seed=0, **changes):
-    """Four heads of 8 channels, with weights large enough that every part of a layer shows in the features."""
-    torch.manual_seed(seed)
-    settings = {
-        "hidden_size": 32,
-        "num_hidden_layers": 3,
-        "num_attention_heads": 4,
-        "patch_size": PATCH,
-        "image_size": 12 * PATCH,
-        "initializer_range": 0.3,
-        "out_features": ["stage2"],
-        "apply_layernorm": False,
-    }
-    return Dinov2Backbone(Dinov2Config(**{**settings, **changes})).eval()
+from ..conftest import random_images
+from .conftest import SIDE, wide_teacher
 
 
 @torch.no_grad()
@@ -37,7 +19,7 @@ def features(backbone, pixels):
 def test_a_student_of_full_width_is_nearly_the_teacher_in_another_basis():
     """Nearly: the mean that a layer norm takes off is another one in another basis."""
     teacher = wide_teacher()
-    student = new_student(student_config(teacher.config, stage=2, width=32, image_size=SIZE))
+    student = new_student(student_config(teacher.config, stage=2, width=32, image_size=SIDE))
     basis = fit_to_teacher(student, teacher, random_images(24))
     torch.testing.assert_close(basis.T @ basis, torch.eye(32), atol=1e-5, rtol=0)
     unseen = random_images(4, seed=1)
@@ -63,7 +45,7 @@ def test_the_basis_holds_what_carries_the_features():
         for layer in teacher.encoder.layer:
             layer.layer_scale1.lambda1[dead] = 0
             layer.layer_scale2.lambda1[dead] = 0
-    student = new_student(student_config(teacher.config, stage=2, width=16, image_size=SIZE))
+    student = new_student(student_config(teacher.config, stage=2, width=16, image_size=SIDE))
     basis = fit_to_teacher(student, teacher, random_images(24))
     torch.testing.assert_close(basis[dead], torch.zeros(16, 16), atol=1e-5, rtol=0)
     target = features(teacher, random_images(2, seed=1))
@@ -72,7 +54,7 @@ def test_the_basis_holds_what_carries_the_features():
 
 def test_fitting_is_worth_more_than_chance():
     teacher = wide_teacher()
-    config = student_config(teacher.config, stage=2, width=16, image_size=SIZE)
+    config = student_config(teacher.config, stage=2, width=16, image_size=SIDE)
     fitted, random = new_student(config), new_student(config)
     basis = fit_to_teacher(fitted, teacher, random_images(24))
     unseen = random_images(4, seed=1)
@@ -85,7 +67,7 @@ def test_fitting_is_worth_more_than_chance():
 
 
 def test_only_the_linear_maps_of_the_layers_are_trained():
-    student = new_student(student_config(wide_teacher().config, stage=2, width=16, image_size=SIZE))
+    student = new_student(student_config(wide_teacher().config, stage=2, width=16, image_size=SIDE))
     trained = {name for name, parameter in student.named_parameters() if parameter.requires_grad}
     assert trained
     assert all(name.split(".")[-2] in ("q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2") for name in trained)
@@ -101,11 +83,11 @@ def test_only_the_linear_maps_of_the_layers_are_trained():
     ],
 )
 def test_what_no_student_can_be_made_of(change, message):
-    arguments = {"stage": 2, "width": 16, "image_size": SIZE, **change}
+    arguments = {"stage": 2, "width": 16, "image_size": SIDE, **change}
     with pytest.raises(ValueError, match=message):
         student_config(wide_teacher().config, **arguments)
 
 
 def test_a_teacher_of_another_kind_is_refused():
     with pytest.raises(ValueError, match=r"teacher: expected a DINOv2 backbone with a plain MLP"):
-        student_config(wide_teacher(use_swiglu_ffn=True).config, 2, 16, SIZE)
+        student_config(wide_teacher(use_swiglu_ffn=True).config, 2, 16, SIDE)

@@ -1,25 +1,39 @@
 """A training run: it learns, repeats itself, leaves a model that loads, and refuses to be mixed with another."""
 
 import json
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
-from transformers import AutoImageProcessor, AutoModel
+from transformers import AutoImageProcessor, AutoModel, pipeline
 
 from modeling_ideal.cli import main
-from modeling_ideal.training import train as training
+from modeling_ideal.training.head import run
 from modeling_ideal.training.head.report import summary
+from modeling_ideal.training.head.run import train_head
 from modeling_ideal.training.head.starting_point import load_start
-from modeling_ideal.training.train import train
 
 from ..conftest import random_images, random_masks
+from ..pictures import photograph
+from ..test_remote_code import run as run_without_package
+from .conftest import UNDISTURBED
 
+SCORES_OF_A_PIPELINE = """
+import numpy as np
+from transformers import pipeline
+
+pictures = np.load(sys.argv[2])
+pipe = pipeline("anomaly-detection", model=sys.argv[1], trust_remote_code=True)
+print(json.dumps([each["score"] for each in pipe(pictures, normal=pictures[:1], abnormal=pictures[1:2])]))
+"""
 PARTS = {"loss", "focal", "dice", "image", "discriminability", "orthogonality"}
 
 
-def weights(arguments):
-    return load_file(arguments.output / "model" / "model.safetensors")
+def weights(options):
+    return load_file(options.output / "model" / "model.safetensors")
 
 
 def assert_same_weights(ours, theirs):
@@ -28,9 +42,16 @@ def assert_same_weights(ours, theirs):
         assert torch.equal(value, theirs[name]), name
 
 
-def test_a_run_learns_and_leaves_a_model(arguments):
-    chosen = arguments(epochs=6, learning_rate=1e-2, held_out=["bolt"], trackers=["tensorboard"], validation_every=4)
-    record = train(chosen)
+@pytest.fixture(scope="module")
+def learnt(options_in, tmp_path_factory):
+    """Options and record of a run that is long enough to learn something."""
+    changes = {"epochs": 6, "learning_rate": 1e-2, "held_out": ["bolt"], "trackers": ["tensorboard"]}
+    chosen = options_in(tmp_path_factory.mktemp("learnt"), validation_every=4, **changes)
+    return chosen, train_head(chosen)
+
+
+def test_a_run_learns_and_leaves_a_model(learnt):
+    chosen, record = learnt
     assert json.loads((chosen.output / "training.json").read_text()) == record
     assert len(record["epochs"]) == 6
     assert len(record["steps"]) == 6 * 4
@@ -50,23 +71,31 @@ def test_a_run_learns_and_leaves_a_model(arguments):
         assert torch.equal(value, model.backbone.get_parameter(name)), name  # the backbone never changes
     assert not torch.equal(start.deviation_encoder.vectors.weight, model.deviation_encoder.vectors.weight)
     text = (chosen.output / "training.json").read_text() + (chosen.output / "model" / "config.json").read_text()
-    assert str(chosen.output.parent) not in text  # where folders lie stays here
+    assert str(chosen.output.parent) not in text  # no paths of this machine
 
 
-def test_the_seed_fixes_everything(arguments, tmp_path):
-    runs = [arguments(output_dir=str(tmp_path / name), seed=seed) for name, seed in (("a", 3), ("b", 3), ("c", 4))]
-    first, second, other = [train(run) for run in runs]
-    assert_same_weights(weights(runs[0]), weights(runs[1]))
-    assert first["steps"] == second["steps"] != other["steps"]
+def test_the_model_works_as_a_pipeline_without_the_package(learnt, tmp_path):
+    folder = learnt[0].output / "model"
+    pictures = np.stack([photograph(seed) for seed in range(3)])
+    np.save(tmp_path / "pictures.npy", pictures)
+    scores = run_without_package(SCORES_OF_A_PIPELINE, folder, tmp_path / "pictures.npy", folder=tmp_path)
+    pipe = pipeline("anomaly-detection", model=str(folder))
+    assert scores == [each["score"] for each in pipe(pictures, normal=pictures[:1], abnormal=pictures[1:2])]
 
 
-def test_accumulated_parts_make_the_same_step(arguments, tmp_path):
-    whole = train(arguments())
-    parts = train(arguments(output_dir=str(tmp_path / "parts"), gradient_accumulation=3))
-    assert parts["steps"] == pytest.approx(whole["steps"], abs=1e-5)
+def test_the_seed_fixes_everything(undisturbed, options_in, tmp_path):
+    first, record = undisturbed
+    again, other = (options_in(tmp_path / str(seed), **UNDISTURBED, seed=seed) for seed in (0, 1))
+    assert train_head(again)["steps"] == record["steps"] != train_head(other)["steps"]
+    assert_same_weights(weights(again), weights(first))
 
 
-def test_clipping_shortens_the_step(arguments, tmp_path, monkeypatch):
+def test_accumulated_parts_make_the_same_step(undisturbed, options):
+    parts = train_head(options(**UNDISTURBED, gradient_accumulation=3))
+    assert parts["steps"] == pytest.approx(undisturbed[1]["steps"], abs=1e-5)
+
+
+def test_clipping_shortens_the_step(options, monkeypatch):
     lengths = []
     real = torch.optim.AdamW.step
 
@@ -76,46 +105,41 @@ def test_clipping_shortens_the_step(arguments, tmp_path, monkeypatch):
         return real(self, *rest)
 
     monkeypatch.setattr(torch.optim.AdamW, "step", measured)
-    train(arguments(max_grad_norm=1e-3))
+    train_head(options(max_grad_norm=1e-3, epochs=1))
     assert max(lengths) == pytest.approx(1e-3, rel=1e-3)
 
 
-def test_a_finished_run_is_not_repeated(arguments, monkeypatch):
-    record = train(arguments())
-    monkeypatch.setattr(training, "load_start", None)
-    assert train(arguments(keep_checkpoints=5)) == record
+def test_a_finished_run_is_not_repeated(undisturbed, monkeypatch):
+    finished, record = undisturbed
+    monkeypatch.setattr(run, "load_start", None)
+    assert train_head(replace(finished, keep_checkpoints=5)) == record
 
 
-def test_other_arguments_in_the_same_folder_are_refused(arguments):
-    train(arguments())
-    with pytest.raises(ValueError, match=r"holds a run with other arguments \(epochs: 2 there, 3 now\): repeat those"):
-        train(arguments(epochs=3))
+def test_other_options_in_the_same_folder_are_refused(undisturbed):
+    with pytest.raises(ValueError, match=r"holds a run with other options \(epochs: 3 there, 4 now\): repeat those"):
+        train_head(replace(undisturbed[0], epochs=4))
 
 
-def test_bfloat16_is_what_accelerate_makes_of_it(arguments, tmp_path):
-    """The head computes in float32 in any case, so nothing is lost."""
-    from accelerate.state import AcceleratorState
-
-    plain = train(arguments())
+def test_mixed_precision_leaves_the_head_in_float32(undisturbed, options):
     AcceleratorState._reset_state()  # one precision a process
-    mixed = train(arguments(output_dir=str(tmp_path / "mixed"), mixed_precision="bf16"))
+    mixed = train_head(options(**UNDISTURBED, mixed_precision="bf16"))
     AcceleratorState._reset_state()
-    assert mixed["steps"] == pytest.approx(plain["steps"], abs=1e-5)
+    assert mixed["steps"] == pytest.approx(undisturbed[1]["steps"], abs=1e-5)
 
 
-def test_fine_tuning_starts_from_the_model(arguments, model_folder):
-    chosen = arguments(model=str(model_folder), epochs=1, learning_rate=1e-9, config=["attention_dropout=0"])
-    train(chosen)
+def test_fine_tuning_starts_from_the_model(options, model_folder):
+    chosen = options(model=str(model_folder), epochs=1, learning_rate=1e-9, config=["attention_dropout=0"])
+    train_head(chosen)
     before = load_file(model_folder / "model.safetensors")
     after = weights(chosen)
     for name, value in after.items():
         torch.testing.assert_close(value, before[name], atol=1e-6, rtol=0)
     with pytest.raises(ValueError, match=r"config: expected one of .* when fine-tuning a model, got 'num_neigh"):
-        load_start(arguments(model=str(model_folder), config=["num_neighbors=3"]))
+        load_start(options(model=str(model_folder), config=["num_neighbors=3"]))
 
 
-def test_the_summary_says_what_was_done(arguments, model_folder, capsys):
-    chosen = arguments(model=str(model_folder), held_out=["bolt"])
+def test_the_summary_says_what_was_done(options, model_folder, capsys):
+    chosen = options(model=str(model_folder), held_out=["bolt"])
     words = ["--model", chosen.model, "--source", chosen.source, "--output_dir", chosen.output_dir]
     words += ["--epochs", "2", "--episodes_per_epoch", "14", "--batch_size", "4", "--held_out", "bolt"]
     assert main(["train", *words, "--cache", chosen.cache]) == 0
@@ -124,6 +148,6 @@ def test_the_summary_says_what_was_done(arguments, model_folder, capsys):
     assert text == summary(chosen, record) + "\n"
     first, last = (record["epochs"][place]["loss"] for place in (0, -1))
     assert "Fine-tuned on parts (1 category: 9 normal and 6 anomalous pictures): 28 episodes in 2 epochs" in text
-    assert f"first epoch {first:.4f}, of the last {last:.4f}" in text
+    assert f"Mean loss: {first:.4f} in the first epoch, {last:.4f} in the last." in text
     assert "Held out (bolt), N1A1: image AUROC" in text
     assert f"ideal evaluate --model {chosen.output / 'model'} --target DIR" in text

@@ -9,10 +9,10 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 from modeling_ideal.data import load_records
 from modeling_ideal.data.reference_sets import draw_references
 from modeling_ideal.training.encoder import BackboneEncoder
+from modeling_ideal.training.head.run import train_head
 from modeling_ideal.training.head.source import load_source
 from modeling_ideal.training.head.starting_point import load_start
 from modeling_ideal.training.head.validation import validate, validation_sets
-from modeling_ideal.training.train import train
 
 
 def by_hand(model, processor, records, references):
@@ -46,8 +46,8 @@ def by_hand(model, processor, records, references):
     )
 
 
-def test_figures_are_those_of_an_independent_computation(arguments, model_folder, source):
-    chosen = arguments(model=str(model_folder), held_out=["bolt"])
+def test_figures_are_those_of_an_independent_computation(options, model_folder, source):
+    chosen = options(model=str(model_folder), held_out=["bolt"])
     model, processor = load_start(chosen)
     _, held_out = load_source(chosen, BackboneEncoder(model, processor))
     model.train()
@@ -70,8 +70,8 @@ def test_figures_are_those_of_an_independent_computation(arguments, model_folder
         assert got == pytest.approx(100 * expected, abs=0.5)  # features are float16 here
 
 
-def test_too_few_pictures_are_said_before_training(arguments, model_folder):
-    chosen = arguments(model=str(model_folder), held_out=["bolt"], setups=["N1A3"])  # all three are references
+def test_too_few_pictures_are_said_before_training(options, model_folder):
+    chosen = options(model=str(model_folder), held_out=["bolt"], setups=["N1A3"])  # all three are references
     with pytest.raises(ValueError, match=r"category 'bolt', N1A3, .* got 4 normal and 0 anomalous besides the refer"):
-        train(chosen)
+        train_head(chosen)
     assert not (chosen.output / "checkpoints").exists()

@@ -78,7 +78,7 @@ def test_views_end_where_they_end(files):
 
 
 def test_folders_without_pictures_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"images: expected pictures below .*, got none"):
+    with pytest.raises(ValueError, match=r"images: expected pictures in .*, got none"):
         picture_files([str(tmp_path)])
-    with pytest.raises(ValueError, match=r"images: expected folders of pictures, got '.*nowhere', which is none"):
+    with pytest.raises(ValueError, match=r"images: expected folders of pictures, got '.*nowhere', which is not"):
         picture_files([str(tmp_path / "nowhere")])

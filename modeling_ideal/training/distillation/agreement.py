@@ -1,4 +1,4 @@
-"""How well a student agrees with its teacher: the loss it is trained by, and the measure on pictures held out."""
+"""How well a student agrees with its teacher: the training loss, and the metrics on held-out pictures."""
 
 from collections.abc import Iterable
 
@@ -11,16 +11,16 @@ from .teacher import CachedTeacher
 
 
 def mapped_features(student: nn.Module, pixels: Tensor, basis: Tensor) -> Tensor:
-    """(n, h, w, C): the student's features of pictures (n, 3, H, W) in the teacher's space, by the basis (C, c)."""
+    """(n, h, w, C): student features of pictures (n, 3, H, W), mapped to the teacher's space by the basis (C, c)."""
     return student(pixels).feature_maps[0].permute(0, 2, 3, 1) @ basis.T
 
 
 def distillation_loss(mapped: Tensor, target: Tensor, variance: Tensor) -> Tensor:
-    """How far the student's mapped features are from the teacher's; both (n, h, w, C).
+    """Distance of the student's mapped features from the teacher's; both (n, h, w, C).
 
-    Most of a feature is common to all patches of its picture, while IDEAL compares what is left. So the cosine is
-    taken twice, of the features and of what they are beside the teacher's mean over the picture. Smooth L1, in
-    units of the latter's size (its `variance` in the batch), keeps the lengths.
+    Most of a feature is common to all patches of its picture, but IDEAL compares the rest. So the loss takes the
+    cosine both of the features and of the features centred by the teacher's mean over the picture. Smooth L1, in
+    units of the centred features' size (the square root of their `variance` in the batch), preserves lengths.
     """
     cosine, centred_cosine = patch_cosines(mapped, target)
     scale = variance.sqrt().clamp_min(1e-6)
@@ -28,16 +28,16 @@ def distillation_loss(mapped: Tensor, target: Tensor, variance: Tensor) -> Tenso
 
 
 def centred_variance(target: Tensor) -> Tensor:
-    """Mean square of features (n, h, w, C) beside their mean over the picture."""
-    return (target - _common(target)).square().mean()
+    """Mean square of features (n, h, w, C), centred by their mean over each picture."""
+    return (target - _picture_mean(target)).square().mean()
 
 
 def patch_cosines(mapped: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    """(n, h, w) cosines of features (n, h, w, C), and of the same less the target's mean over its picture."""
-    common = _common(target)
+    """(n, h, w) cosines of features (n, h, w, C), plain and centred by the target's mean over each picture."""
+    mean = _picture_mean(target)
     return (
         F.cosine_similarity(mapped, target, dim=-1),
-        F.cosine_similarity(mapped - common, target - common, dim=-1),
+        F.cosine_similarity(mapped - mean, target - mean, dim=-1),
     )
 
 
@@ -45,7 +45,7 @@ def patch_cosines(mapped: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 def measure_agreement(
     student: nn.Module, basis: Tensor, teacher: CachedTeacher, images: Iterable[Image.Image]
 ) -> dict[str, float]:
-    """Mean cosines over all patches of pictures, one picture at a time."""
+    """Mean cosines over all patches of some pictures, encoded one at a time."""
     cosines = []
     for image in images:
         pixels = teacher.processor(query=[image])["query"].to(basis.device)
@@ -57,5 +57,5 @@ def measure_agreement(
     return {"cosine": cosine, "centred_cosine": centred_cosine}
 
 
-def _common(target: Tensor) -> Tensor:
+def _picture_mean(target: Tensor) -> Tensor:
     return target.mean(dim=(1, 2), keepdim=True)

@@ -1,10 +1,10 @@
-"""A narrow student that starts as the teacher seen through its principal directions.
+"""A narrow student that starts as a projection of its teacher onto the principal directions.
 
-The student has the teacher's depth and a fraction of its width. Its token stream z is to be the teacher's stream
-x in an orthonormal basis Q (C, c) of the c directions that carry most of it: z = Qᵀx, the same Q at every depth,
-so that skip connections stay skip connections. Cosines of the student are then cosines of the teacher's
-projected features. From the first layer to the last, every linear map is the least-squares answer to: given what
-the student really has at its input, come as close as possible to what the teacher has there.
+The student has the teacher's depth and a fraction of its width. Its token stream z approximates the teacher's
+stream x in an orthonormal basis Q (C, c) of the c directions that carry most of it: z = Qᵀx, with the same Q at
+every depth, so that skip connections remain skip connections. Cosines between the student's features are then
+cosines between the teacher's projected features. From the first layer to the last, every linear map is a
+least-squares fit of the teacher's output, given the input that the student itself has there.
 """
 
 from collections.abc import Iterator
@@ -17,16 +17,16 @@ from transformers import Dinov2Backbone, Dinov2Config, PreTrainedConfig
 from transformers.models.dinov2.modeling_dinov2 import Dinov2Embeddings, Dinov2Layer, Dinov2LayerScale
 
 LAST_STAGE_WEIGHT = 2.0
-"""How much the stage that is read counts for the basis, beside the mean over all depths."""
+"""Weight of the last stage in the basis, relative to the mean over all depths."""
 RIDGE = 1e-3
-"""Added to the diagonal of every least squares, as a share of its mean."""
+"""Added to the diagonal of every least-squares problem, as a fraction of its mean."""
 
 Recorded = dict[str, tuple[Tensor, Tensor]]
-"""Input and output (tokens, features) of modules, by their names."""
+"""Inputs and outputs (tokens, features) of modules, by name."""
 
 
 def student_config(teacher: PreTrainedConfig, stage: int, width: int, image_size: int) -> Dinov2Config:
-    """The teacher's architecture up to `stage`, with as many heads of the teacher's size as `width` holds."""
+    """The teacher's architecture up to `stage`, with as many heads of the teacher's size as fit in `width`."""
     if teacher.model_type != "dinov2" or teacher.use_swiglu_ffn:
         raise ValueError(f"teacher: expected a DINOv2 backbone with a plain MLP, got {teacher.model_type!r}")
     if not 1 <= stage <= teacher.num_hidden_layers:
@@ -55,9 +55,9 @@ def student_config(teacher: PreTrainedConfig, stage: int, width: int, image_size
 
 
 def new_student(config: Dinov2Config) -> Dinov2Backbone:
-    """A student with random weights, of which only the linear maps of its layers will be trained.
+    """A student with random weights, of which only the linear maps in its layers are trainable.
 
-    The embeddings are the teacher's own, and norms and layer scales hold sizes that the fit has found.
+    The fit takes the embeddings from the teacher, and sets the norms and layer scales to the scale of its features.
     """
     student = Dinov2Backbone(config).requires_grad_(False)
     for module in student.encoder.modules():
@@ -83,7 +83,7 @@ def fit_to_teacher(student: Dinov2Backbone, teacher: Dinov2Backbone, pixels: Ten
 
 
 def _shared_basis(layers: nn.ModuleList, stream: Tensor, width: int) -> Tensor:
-    """(C, c): principal directions, not centred so that cosines survive, of the stream at all depths."""
+    """(C, c): principal directions of the stream over all depths, not centred, to preserve cosines."""
     moments = [_relative_moment(stream)]
     for layer in layers:
         stream = layer(stream)
@@ -93,19 +93,19 @@ def _shared_basis(layers: nn.ModuleList, stream: Tensor, width: int) -> Tensor:
 
 
 def _relative_moment(stream: Tensor) -> Tensor:
-    """(C, C): second moment of the patch tokens, of trace 1 so that no depth outweighs another by its scale."""
+    """(C, C): second moment of the patch tokens, with trace 1 so that every depth counts the same."""
     tokens = stream[:, 1:].flatten(0, 1)
     moment = (tokens.T @ tokens).double()
     return moment / moment.trace()
 
 
 def _project_embeddings(student: Dinov2Embeddings, teacher: Dinov2Embeddings, basis: Tensor, image_size: int) -> None:
-    """Patch embedding, class token and positions in the basis; positions resampled to the student's grid."""
+    """Project patch embedding, class token and positions; positions are resampled to the student's grid."""
     projection, teacher_projection = student.patch_embeddings.projection, teacher.patch_embeddings.projection
     projection.weight.copy_(torch.einsum("cd,cijk->dijk", basis, teacher_projection.weight))
     projection.bias.copy_(teacher_projection.bias @ basis)
     student.cls_token.copy_(teacher.cls_token @ basis)
-    tokens = torch.empty_like(student.position_embeddings)  # only their number matters
+    tokens = torch.empty_like(student.position_embeddings)  # only its shape matters
     positions = teacher.interpolate_pos_encoding(
         tokens.new_empty(1, tokens.shape[1], len(basis)), image_size, image_size
     )
@@ -124,8 +124,8 @@ def _fit_attention(layer: Dinov2Layer, teacher: Dinov2Layer, seen: Recorded, str
         _fit_linear(getattr(attention, name), inputs, outputs.flatten(1))
     with _recording(layer) as own:
         attention(inputs)
-    # Not the teacher's contribution itself but what brings the student onto the teacher's stream: its error so
-    # far is corrected rather than carried on.
+    # The target is the difference between the student's stream and the teacher's, not the teacher's contribution:
+    # this corrects the error so far instead of carrying it along.
     after = seen["norm2"][0] @ basis
     _fit_scaled(attention.o_proj, layer.layer_scale1, own["o_proj"][0], after - stream.flatten(0, 1))
     return stream + layer.layer_scale1(attention(inputs)[0])
@@ -134,7 +134,7 @@ def _fit_attention(layer: Dinov2Layer, teacher: Dinov2Layer, seen: Recorded, str
 def _fit_mlp(
     layer: Dinov2Layer, teacher: Dinov2Layer, seen: Recorded, stream: Tensor, target: Tensor, basis: Tensor
 ) -> Tensor:
-    """Fit the MLP to the teacher's units that move its stream most; returns the student's stream after it."""
+    """Fit the MLP to the teacher's most important units; returns the student's stream after it."""
     mlp = layer.mlp
     effect = (teacher.mlp.fc2.weight * teacher.layer_scale2.lambda1[:, None]).T @ basis  # (units, c)
     importance = seen["fc2"][0].var(dim=0) * effect.square().sum(dim=1)
@@ -146,7 +146,7 @@ def _fit_mlp(
 
 
 def _useful_heads(heads: Tensor, contribution: Tensor, head_size: int, count: int) -> list[int]:
-    """The heads from whose outputs (tokens, heads x head size) the contribution is told best; chosen greedily."""
+    """The heads whose outputs (tokens, heads x head size) best predict the contribution, chosen greedily."""
     inputs, outputs = _centred(heads), _centred(contribution)
     gram, cross = inputs.T @ inputs, inputs.T @ outputs
     chosen: list[int] = []
@@ -161,10 +161,10 @@ def _useful_heads(heads: Tensor, contribution: Tensor, head_size: int, count: in
 
 
 def _whitened(norm: nn.LayerNorm, stream: Tensor) -> Tensor:
-    """The normed stream with mean 0 and deviation 1 of every coordinate: gain and bias are set to that.
+    """Set the norm's gain and bias so that every coordinate of its output has mean 0 and deviation 1; returns it.
 
-    Principal coordinates differ in size by orders of magnitude. Where the norms and layer scales hold the sizes,
-    all weights are of one size, and a step of the optimiser is small for each of them.
+    Principal coordinates differ in scale by orders of magnitude. With the scales in the norms and layer scales, all
+    weights are of similar size, and an optimiser step is small for each of them.
     """
     norm.weight.fill_(1)
     norm.bias.zero_()
@@ -176,19 +176,19 @@ def _whitened(norm: nn.LayerNorm, stream: Tensor) -> Tensor:
 
 
 def _fit_scaled(linear: nn.Linear, scale: Dinov2LayerScale, inputs: Tensor, outputs: Tensor) -> None:
-    """As `_fit_linear`, the size of every output coordinate being left to the layer scale."""
+    """Like `_fit_linear`, with the scale of each output coordinate in the layer scale."""
     scale.lambda1.copy_(_deviation(outputs))
     _fit_linear(linear, inputs, outputs / scale.lambda1)
 
 
 def _deviation(tokens: Tensor) -> Tensor:
-    """(features,): standard deviations, none so small beside the others that dividing by it brings up noise."""
+    """(features,): standard deviations, bounded below so that dividing by them does not amplify noise."""
     deviation = tokens.std(dim=0)
     return deviation.clamp_min(1e-3 * float(deviation.max()) + torch.finfo(tokens.dtype).tiny)
 
 
 def _fit_linear(linear: nn.Linear, inputs: Tensor, outputs: Tensor) -> None:
-    """The weights and bias that bring inputs (..., i) closest to outputs (tokens, o)."""
+    """Set weights and bias to the least-squares map from inputs (..., i) to outputs (tokens, o)."""
     inputs = inputs.flatten(0, -2)
     centred_inputs = _centred(inputs)
     weight = _solve(centred_inputs.T @ centred_inputs, centred_inputs.T @ _centred(outputs)).to(inputs.dtype)  # (i, o)
@@ -208,7 +208,7 @@ def _solve(gram: Tensor, cross: Tensor) -> Tensor:
 
 @contextmanager
 def _recording(layer: Dinov2Layer) -> Iterator[Recorded]:
-    """What passes through the linear maps and norms of a layer while the context is open."""
+    """Record the inputs and outputs of the linear maps and norms of a layer."""
     recorded: Recorded = {}
 
     def watch(name: str, module: nn.Module) -> RemovableHandle:

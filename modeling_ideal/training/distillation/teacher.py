@@ -1,4 +1,4 @@
-"""The teacher of a distillation: a frozen backbone whose features of a picture are computed once, then read."""
+"""The teacher of a distillation: a frozen backbone that encodes each picture once and caches the features."""
 
 import hashlib
 from pathlib import Path
@@ -17,7 +17,7 @@ from ..encoder import BackboneEncoder
 
 
 class CachedTeacher:
-    """Patch features of pictures; every picture is encoded once and kept in `directory` as float16."""
+    """Patch features of pictures, computed once per picture and kept in `directory` as float16."""
 
     def __init__(self, name_or_folder: str, stage: int, image_size: int, directory: str | Path) -> None:
         model = IdealModel.from_backbone(

@@ -1,0 +1,1 @@
+"""Training of the head, the Intrinsic Deviation Encoder, on episodes of cached features."""

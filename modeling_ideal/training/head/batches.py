@@ -1,4 +1,4 @@
-"""From episodes to tensors: what one process reads of each batch, ahead of its use."""
+"""Batches of episodes as tensors, read from the feature cache in the background."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ class Batch:
 
     step: int
     episodes: Sequence[EpisodeTensors]
-    weight: float  # of each of them in the mean over the whole batch; 0 for one that only keeps step
+    weight: float  # of each of them in the mean over the whole batch; 0 for one that only keeps the processes in step
 
 
 @dataclass(frozen=True)
 class Batches:
-    """All batches of a run. An episode and its dropout depend on the seed and on its place, on nothing else."""
+    """All batches of a run. An episode and its dropout depend on the seed and its position alone."""
 
     sampler: TrainingEpisodes
     cache: FeatureCache
@@ -34,7 +34,7 @@ class Batches:
     num_processes: int = 1
 
     def read_from(self, step: int, steps: int) -> Iterator[Batch]:
-        """The batches of `step` up to `steps`, each read in the background while the one before is used."""
+        """The batches of steps `step` to `steps` - 1, each read in the background while the one before is used."""
         with lone_threads(1) as reader:
             coming = reader.submit(self.read, step)
             for following in range(step + 1, steps + 1):
@@ -44,12 +44,12 @@ class Batches:
                 yield batch
 
     def read(self, step: int) -> Batch:
-        """The share of optimiser step `step`."""
+        """This process's share of optimiser step `step`."""
         per_epoch = self.sampler.episodes_per_epoch
         epoch, place = divmod(step, -(-per_epoch // self.batch_size))
         indices = range(place * self.batch_size, min((place + 1) * self.batch_size, per_epoch))
         share = indices[self.process_index :: self.num_processes]
-        # A last batch may be smaller than the number of processes; all of them must take part in the step.
+        # The last batch may have fewer episodes than there are processes, but all must take part in the step.
         weight = 1 / len(indices) if share else 0.0
         return Batch(step, [self._read_episode(epoch, index) for index in share or indices[:1]], weight)
 
@@ -60,7 +60,7 @@ class Batches:
 
 
 def read_episode(cache: FeatureCache, episode: Episode, seed: int, device: torch.device) -> EpisodeTensors:
-    """The tensors of an episode: features in float32, masks where there are any."""
+    """The tensors of an episode, its features in float32; `marked` is None if a reference has no mask."""
 
     def features(indices: Sequence[int]) -> Tensor:
         return cache.features(indices).to(device).float()

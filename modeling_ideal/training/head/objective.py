@@ -1,4 +1,4 @@
-"""The loss of a batch of episodes, as the module that Accelerate wraps: several processes hook its `forward` alone."""
+"""The loss of a batch of episodes, as a module: Accelerate synchronises processes in `forward` alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,23 +20,23 @@ class EpisodeTensors:
     query: Tensor  # (h, w, C)
     normal: Tensor | None  # (L1, h, w, C)
     abnormal: Tensor  # (L2, h, w, C)
-    marked: Tensor | None  # (L2, h, w) bool; None where a reference has no mask
+    marked: Tensor | None  # (L2, h, w) bool; None if a reference has no mask
     query_mask: Tensor  # (H, W) bool
     label: int
     seed: int  # of its dropout
 
     @property
     def references(self) -> tuple[Tensor | None, Tensor, Tensor | None]:
-        """Normal and abnormal references and marks, as a batch of one set."""
+        """Normal references, abnormal references and their marks, as a batch of one set."""
         normal, marked = (None if part is None else part[None] for part in (self.normal, self.marked))
         return normal, self.abnormal[None], marked
 
 
 class EpisodeLoss(nn.Module):
-    """Mean losses over the episodes of a batch; set-ups and numbers of anomalous patches may differ among them.
+    """Mean losses over the episodes of a batch, which may differ in set-up and number of anomalous patches.
 
-    References are encoded one episode at a time, with dropout seeded by the episode: what it adds to the loss
-    depends neither on the other episodes of the batch nor on the process that computes it.
+    References are encoded one episode at a time, with dropout seeded by the episode. What an episode adds to the
+    loss depends neither on the rest of the batch nor on the process that computes it.
     """
 
     def __init__(self, model: IdealModel) -> None:
@@ -58,10 +58,10 @@ class EpisodeLoss(nn.Module):
             torch.tensor([episode.label for episode in episodes]),
             [deviations for _, deviations in prepared],
         )
-        return {"loss": out.loss, **out.losses}  # type: ignore[dict-item]  # there are targets, so there is a loss
+        return {"loss": out.loss, **out.losses}  # type: ignore[dict-item]  # with targets there is a loss
 
     def _prepare(self, episode: EpisodeTensors) -> tuple[AnomalousPatches, Deviations]:
-        """All of an episode in which no weight has a part: most of its work, and any thread can do it."""
+        """The part of the work that involves no weights: most of it, and it can run in any thread."""
         [patches] = self.model.anomalous_patches(*episode.references)
         deviations = self.model.deviations(episode.query.flatten(0, 1), patches.normals, unit(patches.normals))
         return patches, deviations
@@ -72,7 +72,7 @@ class EpisodeLoss(nn.Module):
 
 
 def join_references(sets: Sequence[IdealReferences]) -> IdealReferences:
-    """Reference sets that were encoded one by one, as those of a batch."""
+    """Join reference sets that were encoded one by one into a batch."""
     return IdealReferences(
         normal_features=[features for part in sets for features in part.normal_features],
         deviation_vectors=torch.cat([part.deviation_vectors for part in sets if part.deviation_vectors is not None]),

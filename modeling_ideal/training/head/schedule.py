@@ -1,4 +1,4 @@
-"""The optimiser and its learning rate: section 7 of the protocol."""
+"""The optimiser and its learning rate schedule."""
 
 import math
 from collections.abc import Iterable
@@ -7,19 +7,19 @@ import torch
 from torch import nn
 
 FIRST_RATE = 1e-5  # where warm-up starts
-LAST_FRACTION = 0.01  # of the base rate, where the cosine ends
+LAST_FRACTION = 0.01  # of the base rate, at which the cosine ends
 WARMUP_EPOCHS = 2
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], learning_rate: float) -> torch.optim.AdamW:
-    """AdamW with AMSGrad. The paper leaves eps open: it is 1e-10 as in the released implementation."""
+    """AdamW with AMSGrad. The paper does not state eps; 1e-10 is that of the released implementation."""
     return torch.optim.AdamW(
         parameters, lr=learning_rate, betas=(0.9, 0.999), eps=1e-10, weight_decay=1e-4, amsgrad=True
     )
 
 
 def warmup_steps(steps_per_epoch: int, epochs: int) -> int:
-    """Two epochs, as the paper has it, but no more than a tenth of a run that is shorter than the paper's."""
+    """Two epochs, as in the paper, but at most a tenth of the run, for shorter runs than the paper's."""
     return min(WARMUP_EPOCHS * steps_per_epoch, steps_per_epoch * epochs // 10)
 
 

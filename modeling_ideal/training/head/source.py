@@ -1,4 +1,4 @@
-"""The source data set of a run: what is trained on, what is held out, and whether the pictures are fit for it."""
+"""The source data set of a run: what is trained on, what is held out, and checks of its pictures and masks."""
 
 import hashlib
 import json
@@ -13,9 +13,9 @@ from ...data.feature_cache import FeatureCache, encode_records
 from ...data.folder import NORMAL
 from ...data.records import load_records
 from ..encoder import BackboneEncoder
-from .options import TrainingArguments
+from .options import HeadTrainingOptions
 
-SET_ASIDE = 5  # every fifth normal picture is a query where the source has no normal test pictures
+SET_ASIDE = 5  # every fifth normal picture is a query if a category has no normal test pictures
 _NAMED_AT_MOST = 5
 
 
@@ -28,7 +28,7 @@ class Source:
 
     @property
     def digest(self) -> str:
-        """Changes with every picture, mask, label or split."""
+        """A hash that changes with any picture, mask, label or split."""
         catalogue, cache = self.catalogue, self.cache
         columns = [catalogue.paths, catalogue.anomaly_types, catalogue.splits, catalogue.contents, cache.mask_keys]
         text = json.dumps([list(column) for column in columns])
@@ -80,53 +80,53 @@ class Source:
         return f"{shown} and {more} more" if more > 0 else shown
 
 
-def load_source(arguments: TrainingArguments, encoder: BackboneEncoder) -> tuple[Source, Source | None]:
-    """The source to train on and that to validate on, encoded once; under several processes they share the work."""
+def load_source(options: HeadTrainingOptions, encoder: BackboneEncoder) -> tuple[Source, Source | None]:
+    """The sources to train on and to validate on, encoded if the cache lacks them; processes share the work."""
     with PartialState().main_process_first():
-        records = load_records(arguments.source, arguments.layout, allow_missing_masks=True)
+        records = load_records(options.source, options.layout, allow_missing_masks=True)
     known = list(records["category"])
-    unknown = sorted({*arguments.categories, *arguments.held_out} - {*known})
+    unknown = sorted({*options.categories, *options.held_out} - {*known})
     if unknown:
         raise ValueError(f"expected categories among {sorted(set(known))}, got {unknown}")
-    training = {*(arguments.categories or known)} - {*arguments.held_out}
+    training = {*(options.categories or known)} - {*options.held_out}
     if not training:
         raise ValueError(f"expected a category to train on, got all {sorted(set(known))} held out")
-    if arguments.categories:
-        used = training | {*arguments.held_out}
+    if options.categories:
+        used = training | {*options.held_out}
         records = records.select([index for index, name in enumerate(known) if name in used])
     everything = Source(
-        cache=encode_records(records, encoder, arguments.feature_cache), catalogue=Catalogue.from_records(records)
+        cache=encode_records(records, encoder, options.feature_cache), catalogue=Catalogue.from_records(records)
     )
     check_masks(everything)
-    held_out = everything.only(arguments.held_out) if arguments.held_out else None
+    held_out = everything.only(options.held_out) if options.held_out else None
     if held_out is not None and held_out.without_mask:
         raise ValueError(
-            f"held out: expected a mask for every anomalous picture, to measure pixels by; "
+            "held_out: expected a mask for every anomalous picture, for the pixel metrics; "
             f"got none for {held_out.names(held_out.without_mask)}"
         )
     return everything.only(training), held_out
 
 
 def check_masks(source: Source) -> None:
-    """Refuse a mask in which nothing is marked: as a reference it shows no anomaly, as a query it hides one."""
+    """Refuse empty masks: as a reference such a picture shows no anomaly, as a query it teaches to ignore one."""
     marked = [index for index in source.anomalous if source.cache.has_mask(index)]
     empty = [index for index in marked if not source.cache.patch_masks([index]).any()]
     if empty:
         which = "all masks" if len(empty) == len(marked) else f"{len(empty)} of {len(marked)} masks"
         raise ValueError(
-            f"{which} of anomalous pictures are empty ({source.names(empty)}): check that the mask files are those of "
+            f"{which} of anomalous pictures are empty ({source.names(empty)}): check that the mask files belong to "
             "these pictures and that anomalous pixels are not 0; `ideal data check` lists them"
         )
 
 
 def set_aside_queries(source: Source) -> tuple[Source, list[str]]:
-    """Normal queries for the categories that have no normal test pictures, as one's own folder has none.
+    """Normal queries for categories without normal test pictures, and notes that name them.
 
-    Every fifth of the normal pictures of such a category becomes a query and is no longer a reference; the
-    sentences say so.
+    A folder of one's own has no test split. Every fifth normal picture of such a category becomes a query and is
+    no longer a reference.
     """
     catalogue = source.catalogue
-    splits, sentences = list(catalogue.splits), []
+    splits, notes = list(catalogue.splits), []
     for category in source.categories:
         if catalogue.select(category, "test", normal=True) or not catalogue.select(category, "test", normal=False):
             continue
@@ -134,32 +134,32 @@ def set_aside_queries(source: Source) -> tuple[Source, list[str]]:
         chosen = normal[::SET_ASIDE]
         for index in chosen:
             splits[index] = "test"
-        sentences.append(
+        notes.append(
             f"{category}: no normal test pictures, so {len(chosen)} of its {len(normal)} normal pictures "
-            f"are queries ({source.names(chosen)}) and the others references"
+            f"serve as queries ({source.names(chosen)}), the others as references"
         )
-    return replace(source, catalogue=replace(catalogue, splits=splits)), sentences
+    return replace(source, catalogue=replace(catalogue, splits=splits)), notes
 
 
-def draw_episodes(source: Source, arguments: TrainingArguments) -> tuple[TrainingEpisodes, list[str]]:
-    """The training episodes of a source, and what a user should know about them."""
-    source, sentences = set_aside_queries(source)
+def draw_episodes(source: Source, options: HeadTrainingOptions) -> tuple[TrainingEpisodes, list[str]]:
+    """The training episodes of a source, and notes on its pictures for the user."""
+    source, notes = set_aside_queries(source)
     lacking = source.without_mask
     if lacking and len(lacking) == len(source.anomalous):
         raise ValueError(
-            f"expected masks of anomalous pictures, to learn from them where the anomaly is; got none for all "
-            f"{len(lacking)} ({source.names(lacking)}): mark the anomaly in one of them at least"
+            "expected a mask for at least one anomalous picture, to learn where the anomaly is; got none for all "
+            f"{len(lacking)} ({source.names(lacking)})"
         )
     if lacking:
-        sentences.append(
+        notes.append(
             f"{len(lacking)} of {len(source.anomalous)} anomalous pictures have no mask "
-            f"and are references alone, never queries: {source.names(lacking)}"
+            f"and serve as references only, never as queries: {source.names(lacking)}"
         )
     episodes = TrainingEpisodes(
         source.catalogue,
-        arguments.setups,
-        seed=arguments.seed,
-        episodes_per_epoch=arguments.episodes_per_epoch,
+        options.setups,
+        seed=options.seed,
+        episodes_per_epoch=options.episodes_per_epoch,
         references_only=frozenset(lacking),
     )
-    return episodes, sentences
+    return episodes, notes

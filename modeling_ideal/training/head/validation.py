@@ -1,4 +1,4 @@
-"""Validation on held-out categories of the source, by the protocol of the evaluation; a target is never looked at."""
+"""Validation on held-out categories of the source, with the protocol of the evaluation; the target is never used."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +15,13 @@ from ...modeling_ideal import IdealModel
 from .batches import read_episode
 from .source import Source
 
-SMOOTHING = 4.0  # of anomaly maps in pixels, as in the evaluation
+SMOOTHING = 4.0  # standard deviation in pixels for anomaly maps, as in the evaluation
 
 
 def validation_sets(source: Source, setups: Sequence[str], seeds: Sequence[int]) -> list[ReferenceSet]:
-    """A reference set for each set-up, seed and held-out category; ValueError, before anything is trained, where a
-    category has too few pictures for one.
+    """One reference set per set-up, seed and held-out category.
+
+    Raises ValueError, before any training, if a category has too few pictures.
     """
     sets = [part for setup in setups for seed in seeds for part in draw_references(source.catalogue, setup, seed)]
     for part in sets:
@@ -29,9 +30,9 @@ def validation_sets(source: Source, setups: Sequence[str], seeds: Sequence[int])
 
 
 def validate(model: IdealModel, source: Source, sets: Sequence[ReferenceSet]) -> dict[str, Any]:
-    """Percentages of each held-out category, means over its reference sets, and the mean of those, by set-up.
+    """Metrics in percent by set-up: of each held-out category, averaged over its reference sets, and their mean.
 
-    Under several processes they share the sets, and all return the same.
+    Processes share the reference sets, and all return the same.
     """
     state = PartialState()
     training = model.training
@@ -43,12 +44,12 @@ def validate(model: IdealModel, source: Source, sets: Sequence[ReferenceSet]) ->
     model.train(training)
     figures = gather_object(share)
     return {
-        setup: _summary([part[1:] for part in figures if part[0] == setup])
+        setup: _average([part[1:] for part in figures if part[0] == setup])
         for setup in dict.fromkeys(part.setup for part in sets)
     }
 
 
-def _summary(figures: Sequence[tuple[str, dict[str, float]]]) -> dict[str, Any]:
+def _average(figures: Sequence[tuple[str, dict[str, float]]]) -> dict[str, Any]:
     def mean(rows: Sequence[dict[str, float]]) -> dict[str, float]:
         return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
@@ -61,12 +62,10 @@ def _summary(figures: Sequence[tuple[str, dict[str, float]]]) -> dict[str, Any]:
 
 @torch.no_grad()
 def measure(model: IdealModel, source: Source, references: ReferenceSet) -> dict[str, float]:
-    """Image and pixel metrics, in percent, of all queries of one reference set's category."""
+    """Image and pixel metrics, in percent, over all queries of the category of a reference set."""
     episodes = inference_episodes(source.catalogue, references)
     first = read_episode(source.cache, episodes[0], 0, model.device)
-    encoded = model.encode_features(
-        *(None if part is None else part[None] for part in (first.normal, first.abnormal, first.marked))
-    )
+    encoded = model.encode_features(*first.references)
     queries = [episode.query for episode in episodes]
     masks = source.cache.pixel_masks(queries)  # (n, H, W)
     scores, maps = [], []
