@@ -1,6 +1,6 @@
 """IDEAL: few-shot anomaly detection from normal and abnormal reference photographs.
 
-Importing it tells transformers of IDEAL: the Auto classes, and the pipeline "anomaly-detection".
+Importing this package registers IDEAL with the Auto classes of transformers and the pipeline "anomaly-detection".
 """
 
 import importlib
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .tiling import TiledDetector
 
 IDEAL_TINY = str(Path(__file__).resolve().parent / "ideal_tiny")
-"""The folder of the small trained model that is installed with the package."""
+"""The folder of ideal-tiny, the small trained model that is installed with the package."""
 
 _MODULES = {
     "AnomalyDetectionPipeline": "pipeline_ideal",
@@ -55,7 +55,7 @@ __all__ = [
 
 
 def model_folder(name: str) -> str:
-    """Where the model `"ideal-tiny"` lies, which is installed with the package; any other name as it is."""
+    """Replace the name `"ideal-tiny"` with the folder of the installed model; return any other name unchanged."""
     return IDEAL_TINY if name == "ideal-tiny" else name
 
 
@@ -70,7 +70,7 @@ def __dir__() -> list[str]:
 
 
 def register() -> None:
-    """Tell transformers of IDEAL: no trust_remote_code is needed, and the pipeline alone means the embedded model."""
+    """Register IDEAL with transformers: no trust_remote_code is needed, and ideal-tiny is the pipeline's default."""
     from transformers import AutoConfig, AutoImageProcessor, AutoModel
     from transformers.pipelines import PIPELINE_REGISTRY
 
@@ -82,14 +82,14 @@ def register() -> None:
     AutoConfig.register("ideal", IdealConfig, exist_ok=True)
     AutoModel.register(IdealConfig, IdealModel, exist_ok=True)
     AutoImageProcessor.register(IdealConfig, image_processor_classes={"pil": IdealImageProcessor}, exist_ok=True)
-    # What is saved carries its code along, so that it loads where the package is not installed.
+    # Saved models include their code, so that they load where the package is not installed.
     for part in (IdealConfig, IdealModel, IdealImageProcessor):
         part.register_for_auto_class()
     PIPELINE_REGISTRY.supported_tasks[TASK]["default"] = {"model": (IDEAL_TINY, "main")}
 
 
 def _is_command_line() -> bool:
-    """Whether this process is `ideal` or `python -m modeling_ideal`, whose --help must not wait for torch."""
+    """Whether this process is `ideal` or `python -m modeling_ideal`, where --help must not wait for torch."""
     return Path(sys.argv[0]).stem == "ideal" or sys.orig_argv[1:3] == ["-m", __name__]
 
 

@@ -1,4 +1,4 @@
-"""`python -m modeling_ideal` is the command line `ideal`."""
+"""Run the command line `ideal` as `python -m modeling_ideal`."""
 
 from .cli import main
 

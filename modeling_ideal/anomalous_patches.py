@@ -1,4 +1,4 @@
-"""Which patches of the abnormal references are anomalous, and how they deviate from the normal ones."""
+"""The anomalous patches of abnormal references, and their deviations from the normal patches."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -11,39 +11,43 @@ from torch.nn.utils.rnn import pad_sequence
 from .intrinsic_deviation_encoder import sinusoidal_positions
 from .normal_variation_eraser import Deviations, nearest_normals, unit
 
-PSEUDO_MASK_FRACTION = 0.01  # patches taken as anomalous in an abnormal reference without a mask
+PSEUDO_MASK_FRACTION = 0.01  # of the patches of an abnormal reference without a mask are taken as anomalous
 
 Erase = Callable[[Tensor, Tensor, Tensor], Deviations]  # patches, normals, normal directions
 
 
 class AnomalousPatches(NamedTuple):
-    """One reference set, ready for the Intrinsic Deviation Encoder."""
+    """The input of the Intrinsic Deviation Encoder for one reference set."""
 
-    normals: Tensor  # (Q, C) normal patches
-    features: Tensor  # (A, C) anomalous patches
-    positions: Tensor  # (A, C) where they are
+    normals: Tensor  # (Q, C) features of the normal patches
+    features: Tensor  # (A, C) features of the anomalous patches
+    positions: Tensor  # (A, C) their sinusoidal positions
     deviations: Tensor  # (A, C) their denoised deviations
-    sources: Tensor  # (A,) which of the abnormal references each is of
+    sources: Tensor  # (A,) index of the abnormal reference that each belongs to
 
 
-def pick(sets: Any, index: int) -> Any:
-    """The set of query `index`: its own, or the one that all share; None if there are none."""
+def set_of_query(sets: Any, index: int) -> Any:
+    """Select the set of query `index`: its own, or the one that all queries share; None if there are no sets."""
     return sets if sets is None else sets[index if len(sets) > 1 else 0]
 
 
 def normal_banks(normal: Tensor | None) -> list[Tensor]:
-    """The normal patches (Q, C) of each of R sets (R, L1, h, w, C)."""
+    """Flatten the features (R, L1, h, w, C) of R sets to normal patches (Q, C) per set."""
     return [] if normal is None else [part.flatten(0, 2) for part in normal]
 
 
 def select_sets(
     normal: Tensor | None, abnormal: Tensor, marked: Tensor | None, erase: Erase, share_normals: bool
 ) -> list[AnomalousPatches]:
-    """`select_anomalous_patches` for each of R sets; normal (or None), abnormal and marked have R entries, or 1."""
+    """Apply `select_anomalous_patches` to R sets; `normal`, `abnormal` and `marked` have R entries, or 1 for all."""
     banks = normal_banks(normal)
     return [
         select_anomalous_patches(
-            pick(banks or None, index), pick(abnormal, index), pick(marked, index), erase, share_normals
+            set_of_query(banks or None, index),
+            set_of_query(abnormal, index),
+            set_of_query(marked, index),
+            erase,
+            share_normals,
         )
         for index in range(max(len(banks), len(abnormal)))
     ]
@@ -52,14 +56,14 @@ def select_sets(
 def select_anomalous_patches(
     normals: Tensor | None, abnormal: Tensor, mask: Tensor | None, erase: Erase, share_normals: bool = False
 ) -> AnomalousPatches:
-    """The anomalous patches of one reference set. Only they need denoising: nothing reads the others.
+    """Select and denoise the anomalous patches of one reference set.
 
     Args:
-        normals: (Q, C); without normal references, the patches outside the mask serve as normal ones.
-        abnormal: (L2, h, w, C).
+        normals: (Q, C) normal patches; None to use the patches outside the mask.
+        abnormal: (L2, h, w, C) features of the abnormal references.
         mask: (L2, h, w) bool; None to mark the patches that deviate most.
         erase: the Normal Variation Eraser with its settings.
-        share_normals: whether patches well outside a given mask join the normal ones.
+        share_normals: whether to add patches well outside a given mask to the normal ones.
     """
     if mask is not None and normals is not None and share_normals:
         normals = torch.cat([normals, abnormal[~_widened(mask)]])
@@ -69,7 +73,7 @@ def select_anomalous_patches(
         normals = abnormal[~mask]
         if not len(normals):
             raise ValueError(
-                "masks: expected some patch outside them to serve as normal where there are no normal_refs, "
+                "masks: expected some patch outside them to serve as normal without normal_refs, "
                 f"got masks over all {mask.numel()} patches"
             )
     _, height, width, channels = abnormal.shape
@@ -79,12 +83,12 @@ def select_anomalous_patches(
 
 
 def _widened(mask: Tensor) -> Tensor:
-    """Patch masks (L, h, w) and the patches around them: what people mark ends a little before the defect does."""
+    """Grow patch masks (L, h, w) by one patch: a defect often extends a little beyond what people mark."""
     return F.max_pool2d(mask[:, None].float(), 3, stride=1, padding=1)[:, 0] > 0
 
 
 def pad_sets(sets: Sequence[AnomalousPatches]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Features, positions, deviations (R, A, C) of R sets, A the longest, and which are valid (R, A) bool."""
+    """Pad R sets to the longest one: features, positions and deviations (R, A, C), and a mask of the valid (R, A)."""
     features = pad_sequence([part.features for part in sets], batch_first=True)
     positions = pad_sequence([part.positions for part in sets], batch_first=True)
     deviations = pad_sequence([part.deviations for part in sets], batch_first=True)
@@ -94,15 +98,15 @@ def pad_sets(sets: Sequence[AnomalousPatches]) -> tuple[Tensor, Tensor, Tensor, 
 
 @torch.no_grad()
 def estimate_mask(normals: Tensor | None, abnormal: Tensor, erase: Erase) -> Tensor:
-    """The patches of each abnormal reference (L2, h, w, C) that deviate most: (L2, h, w) bool.
+    """Mark the patches of each abnormal reference (L2, h, w, C) that deviate most: (L2, h, w) bool.
 
-    From normal references: those with the longest denoised deviations, as in the released implementation.
-    Without any: those least like every other patch of the abnormal references.
+    With normal references, these are the patches with the longest denoised deviations, as in the released
+    implementation. Without any, these are the patches least similar to all others of the abnormal references.
     """
     patches = abnormal.flatten(0, 2)
     if normals is None:
         directions = unit(patches)
-        deviation = -nearest_normals(directions, directions, 2)[0][:, -1]  # the nearest one is itself
+        deviation = -nearest_normals(directions, directions, 2)[0][:, -1]  # the nearest patch is the patch itself
     else:
         deviation = erase(patches, normals, unit(normals)).denoised.norm(dim=-1)
     deviation = deviation.view(len(abnormal), -1)  # (L2, N)

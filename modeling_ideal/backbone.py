@@ -1,4 +1,4 @@
-"""The frozen visual encoder: any ViT of transformers, read as a grid of patch features (section 3)."""
+"""The frozen visual encoder: any ViT of transformers, as a grid of patch features (section 3)."""
 
 import copy
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from .aligned_memory import align_weights
 
 
 def build_backbone(config: PreTrainedConfig) -> PreTrainedModel:
-    """A backbone with random weights.
+    """Build a backbone with random weights.
 
-    Backbones of transformers give feature maps of named stages. A plain ViT has no such class; its patch
-    tokens after the final layer norm are used instead.
+    Backbones of transformers return feature maps of named stages. For a plain ViT, which has no backbone class, the
+    patch tokens after the final layer norm are used.
     """
     config = copy.deepcopy(config)  # transformers shares the config object with the module it builds
     if hasattr(config, "stage_names"):
@@ -26,12 +26,12 @@ def build_backbone(config: PreTrainedConfig) -> PreTrainedModel:
 
 
 def load_backbone(name_or_folder: str, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
-    """A backbone with its pre-trained weights, from the Hub or a folder; every weight must be there."""
+    """Load a pre-trained backbone from the Hub or a folder; ValueError if any weight is missing."""
     with torch.device("meta"):
         backbone_class = type(build_backbone(config))
     options: dict[str, Any] = {} if hasattr(config, "stage_names") else {"add_pooling_layer": False}
     verbosity = logging.get_verbosity()
-    logging.set_verbosity_error()  # weights of layers behind the stage that is read are left over: no news
+    logging.set_verbosity_error()  # the weights of layers after the last stage are unused on purpose
     try:
         backbone, info = backbone_class.from_pretrained(
             name_or_folder, config=copy.deepcopy(config), dtype=dtype, output_loading_info=True, **options
@@ -48,7 +48,7 @@ def load_backbone(name_or_folder: str, config: PreTrainedConfig, dtype: torch.dt
 
 
 def load_backbone_config(name_or_folder: str, overrides: dict[str, Any]) -> PreTrainedConfig:
-    """The configuration of a pre-trained backbone; without a chosen stage, its last one."""
+    """Load the configuration of a pre-trained backbone; without `out_features` among the overrides, its last stage."""
     config = AutoConfig.from_pretrained(name_or_folder)
     unknown = sorted(name for name in overrides if not hasattr(config, name))
     if unknown:
@@ -63,14 +63,14 @@ def load_backbone_config(name_or_folder: str, overrides: dict[str, Any]) -> PreT
 
 
 def freeze(backbone: nn.Module) -> None:
-    """No gradient, no dropout: the backbone never changes."""
+    """Switch off the gradients and the dropout of the backbone."""
     backbone.requires_grad_(False)
     backbone.eval()
 
 
 @torch.no_grad()
 def patch_features(backbone: nn.Module, pixels: Tensor, patch_size: tuple[int, int]) -> Tensor:
-    """Images (B, 3, H, W) to patch features (B, h, w, C) in float32; class and register tokens dropped."""
+    """Extract patch features (B, h, w, C), float32, from images (B, 3, H, W), without class and register tokens."""
     height, width = pixels.shape[-2] // patch_size[0], pixels.shape[-1] // patch_size[1]
     if hasattr(backbone.config, "stage_names"):
         stages = [stage.permute(0, 2, 3, 1) for stage in backbone(pixels).feature_maps]  # (B, h, w, C) each
@@ -82,8 +82,8 @@ def patch_features(backbone: nn.Module, pixels: Tensor, patch_size: tuple[int, i
 
 
 def mean_direction(stages: Sequence[Tensor]) -> Tensor:
-    """Mean over stages (..., C), each at length 1: deep ones are longer and would drown the others.
+    """Average the features (..., C) of several stages, each at length 1, since those of deep stages are longer.
 
-    Differs from the paper, which reads one stage; held-out source categories show the gain (docs/choices.md).
+    Differs from the paper, which uses one stage; held-out source categories show the gain (docs/choices.md).
     """
     return torch.stack([F.normalize(stage.float(), dim=-1) for stage in stages]).mean(0)

@@ -1,9 +1,9 @@
-"""Calibration: references scored as if they were new, and a threshold from their scores. Never uses test data.
+"""Calibration: a threshold from the references alone, each scored as if it were new. Never uses test data.
 
-With several normal references each is scored against the others; of a single one, altered copies are scored
-against it. The abnormal references likewise: each against the normal ones and the deviation vectors of the other
-abnormal ones; of a single one, altered copies, so that its deviation vectors do not meet the very patches they
-were made of. They still know that defect: an unknown one may score lower.
+Each normal reference is scored against the others; if there is only one, altered copies of it are scored against it.
+Each abnormal reference is scored with the normal ones and the deviation vectors of the other abnormal ones; if there
+is only one, altered copies of it are scored, so that its deviation vectors do not meet the very patches they were made
+from. They still know that defect, so an unknown one may score lower.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,15 +29,15 @@ def calibrate(
     masks: Tensor | None = None,
     false_alarm: float = 0.05,
 ) -> Calibration:
-    """A threshold from a reference set alone.
+    """Find a threshold from a reference set.
 
     Args:
         model: an `IdealModel`.
-        normal_refs: (L1, 3, H, W). None if there are none; then masks are needed, and what is outside them is
-            scored as normal.
-        abnormal_refs: (L2, 3, H, W) or None.
+        normal_refs: (L1, 3, H, W), or None; masks are then required, and the patches outside them are scored as
+            normal.
+        abnormal_refs: (L2, 3, H, W), or None.
         masks: (L2, H, W), non-zero where anomalous, or None.
-        false_alarm: the share of normal images that may be called anomalous.
+        false_alarm: the requested false-alarm rate: the share of normal images that may be called anomalous.
     """
     return _encode_and_calibrate(model, normal_refs, abnormal_refs, masks, false_alarm)[1]
 
@@ -49,9 +49,9 @@ def encode_calibrated(
     masks: Tensor | None = None,
     false_alarm: float = 0.05,
 ) -> IdealReferences:
-    """`model.encode_references` with the calibration in it, and no picture twice through the backbone.
+    """Encode and calibrate a reference set, with one pass of each image through the backbone.
 
-    Arguments as in `calibrate`.
+    The arguments are those of `calibrate`.
     """
     references, calibration = _encode_and_calibrate(model, normal_refs, abnormal_refs, masks, false_alarm)
     return replace(references, calibration=calibration)
@@ -85,22 +85,22 @@ def _encode_and_calibrate(
 
 
 class _Features(NamedTuple):
-    """A reference set after the backbone: h x w patches, C channels."""
+    """Features of a reference set: h x w patches with C channels per image."""
 
     normal: Tensor | None  # (L1, h, w, C)
     abnormal: Tensor | None  # (L2, h, w, C)
     marked: Tensor | None  # (L2, h, w) bool
 
     def encode(self, model: IdealModel) -> IdealReferences:
-        """As the model keeps it."""
+        """Encode this set."""
         return model.encode_features(*(None if part is None else part[None] for part in self))
 
     def without_normal(self, indices: Sequence[int]) -> "_Features":
-        """Some normal references left out."""
+        """The set without some of its normal references."""
         return self._replace(normal=_drop(self.normal, indices))
 
     def without_abnormal(self, indices: Sequence[int]) -> "_Features":
-        """Some abnormal references left out."""
+        """The set without some of its abnormal references."""
         return self._replace(abnormal=_drop(self.abnormal, indices), marked=_drop(self.marked, indices))
 
 
@@ -112,7 +112,7 @@ def _score_groups(
     abnormal_refs: Tensor | None,
     masks: Tensor | None,
 ) -> tuple[list[float], list[float]]:
-    """Scores of the normal and of the abnormal references, each as if it were new."""
+    """Score the normal and the abnormal references, each as if it were new."""
     normal: list[float] = []
     abnormal: list[float] = []
     if known.normal is not None and normal_refs is not None:
@@ -139,14 +139,14 @@ def _scores_as_new(
     references: IdealReferences,
     without: Callable[[Sequence[int]], _Features],
 ) -> list[Tensor]:
-    """Patch scores (h, w) of each picture against the others, or of the altered copies of a single one.
+    """Patch scores (h, w) of each image against the others, or of altered copies if there is only one image.
 
     Args:
         model: an `IdealModel`.
         images: (L, 3, H, W).
-        features: (L, h, w, C) of them.
-        references: the whole set, with these pictures.
-        without: the set without some of them.
+        features: (L, h, w, C) of the images.
+        references: the whole set, with these images.
+        without: returns the set without the images of the given indices.
     """
     distinct = _equal_pictures(images)
     if len(distinct) == 1:
@@ -156,7 +156,7 @@ def _scores_as_new(
 
 
 def _equal_pictures(images: Tensor) -> list[list[int]]:
-    """Indices of the pictures (L, 3, H, W), equal ones together: one that is there twice is not new to its twin."""
+    """Group the indices of equal images (L, 3, H, W): an image is not new if its duplicate is a reference."""
     distinct: list[list[int]] = []
     for index, image in enumerate(images):
         for equal in distinct:
@@ -169,29 +169,30 @@ def _equal_pictures(images: Tensor) -> list[list[int]]:
 
 
 def _patch_scores(model: IdealModel, features: Tensor, references: IdealReferences) -> Tensor:
-    """(h, w) of a picture's features (h, w, C)."""
+    """Patch scores (h, w) of an image's features (h, w, C)."""
     return model.score_features(features[None], references, (1, 1)).patch_scores[0]
 
 
 def _image_score(model: IdealModel, scores: Tensor) -> float:
-    """Of any number of patch scores, as the model takes it."""
+    """Image score of patch scores of any shape."""
     return image_scores(scores.flatten()[None], model.config.top_fraction).item()
 
 
 def _defect_score(model: IdealModel, scores: Tensor, mask: Tensor) -> float:
-    """Image score (h, w) of an abnormal reference as far as its defect, not something else in it, is the reason."""
+    """Image score of an abnormal reference, at most what the patches (h, w) of its defect alone would give."""
     count = min(max(1, int(scores.numel() * model.config.top_fraction)), int(mask.sum()))
     image = _image_score(model, scores)
-    return min(image, scores[mask].topk(count).values.mean().item()) if count else image  # 0: moved out of sight
+    # Nothing is marked if an altered copy has moved the defect out of the image.
+    return min(image, scores[mask].topk(count).values.mean().item()) if count else image
 
 
 def _patch_masks(model: IdealModel, masks: Tensor) -> Tensor:
-    """(L, H, W) to (L, h, w) bool."""
+    """Reduce pixel masks (L, H, W) to patch masks (L, h, w), bool."""
     return patch_masks(masks.to(model.device), model.config.patch_size)
 
 
 def _drop(group: Tensor | None, indices: Sequence[int]) -> Tensor | None:
-    """Without some of its entries."""
+    """Remove some entries of a tensor; None stays None."""
     return None if group is None else group[[index for index in range(len(group)) if index not in indices]]
 
 

@@ -30,17 +30,17 @@ CHOICES = {
     "loss_form": ("single_map", "two_channel"),
 }
 
-REMOTE_CODE = ("auto_map", "custom_pipelines")  # where a saved folder says what its code is for
-LOADED = "_loaded"  # marks the values of a file, which may hold names that this version does not know
+REMOTE_CODE = ("auto_map", "custom_pipelines")  # the fields of a saved configuration that name its code
+LOADED = "_loaded"  # marks values read from a file, which may have fields that this version does not know
 
-INSTALLED = not __name__.startswith("transformers_modules.")  # a package of its own, not remote code
+INSTALLED = not __name__.startswith("transformers_modules.")  # an installed package, not remote code
 
 
 class InstalledPipelines(dict):
-    """The pipelines a config.json names, where the package that registers them is installed.
+    """The pipelines named in a config.json, for the installed package, which registers them itself.
 
-    transformers takes the name of the task from here, and then asks `task in custom_pipelines` whether the
-    pipeline's code must be fetched, for which it wants trust_remote_code. It need not be: it is registered.
+    transformers reads the name of the task from here, and then tests `task in custom_pipelines` to find out whether
+    it must fetch the pipeline's code, which requires trust_remote_code. It need not: the pipeline is registered.
     """
 
     def __contains__(self, task: object) -> bool:
@@ -48,7 +48,7 @@ class InstalledPipelines(dict):
 
 
 def default_backbone_config() -> PreTrainedConfig:
-    """DINOv2 ViT-S/14 as the paper reads it: normed patch tokens of the last stage."""
+    """DINOv2 ViT-S/14 as in the paper: patch tokens of the last stage after the final layer norm."""
     return AutoConfig.for_model(
         "dinov2",
         hidden_size=384,
@@ -60,34 +60,34 @@ def default_backbone_config() -> PreTrainedConfig:
 
 
 class IdealConfig(PreTrainedConfig):
-    """Everything that defines an IDEAL model. Symbols in brackets are the paper's.
+    """Configuration of an `IdealModel`. Symbols in brackets are the paper's.
 
     Args:
-        backbone_config: a config (or its dictionary) of a ViT backbone of transformers that gives one stage
-            of patch features (C channels), or several, of which the mean at length 1 is taken (the paper has one).
-            Default: DINOv2 ViT-S/14, last stage, normed.
+        backbone_config: configuration (or its dictionary) of a ViT backbone of transformers that returns patch
+            features (C channels) of one stage, as in the paper, or of several, which are averaged at length 1.
+            Default: DINOv2 ViT-S/14, last stage, after the final layer norm.
         image_size: side in pixels of the square that the processor resizes to by default.
-        num_neighbors: normal neighbours of a patch (k, Eq. 2).
-        num_components: principal directions of normal variation that are erased (r, Eq. 3).
-        erase_strength: how much of them is erased (alpha, Eq. 4); 0 leaves the eraser out, as an ablation does.
-        num_deviation_vectors: intrinsic deviation vectors (M, Eq. 5).
-        num_attention_heads: heads of the encoder's cross-attention; they divide C.
+        num_neighbors: number of normal neighbours of a patch (k, Eq. 2).
+        num_components: number of principal directions of normal variation to erase (r, Eq. 3).
+        erase_strength: share of the normal variation to erase (alpha, Eq. 4); 0 disables the eraser, for ablations.
+        num_deviation_vectors: number of intrinsic deviation vectors (M, Eq. 5).
+        num_attention_heads: number of heads of the encoder's cross-attention; must divide C.
         attention_dropout: dropout of the attention weights in training.
         mlp_ratio: hidden width of the feed-forward network as a multiple of C.
-        residual_anchor: what a residual is taken from: `"nearest"` normal patch (Eq. 1), or the
-            softmax(cosine)-weighted `"centroid"` of the k neighbours, as the released implementation does.
-        alignment: how well a deviation survives projection: `"cosine"` (Eq. 9), or 1 - ||a - b|| / 2 of the
-            unit vectors (`"euclidean"`, the released implementation). Beyond the paper: `"weighted"` also asks how
-            near an anomalous reference patch deviates, and counts long deviations more than tiny ones.
+        residual_anchor: what is subtracted from a patch to get its residual: the `"nearest"` normal patch (Eq. 1),
+            or the softmax(cosine)-weighted `"centroid"` of the k neighbours, as in the released implementation.
+        alignment: similarity of a deviation and its projection: `"cosine"` (Eq. 9), or 1 - ||a - b|| / 2 of the
+            unit vectors (`"euclidean"`, as in the released implementation). Differs from the paper: `"weighted"` also
+            takes the similarity to the nearest deviation of a reference, and gives long deviations more weight.
         loss_form: Focal, Dice and cross-entropy on the `"single_map"` of Eq. 10, or on the `"two_channel"`
-            (normal, abnormal) similarities, as the released implementation does.
-        image_weight: of the image loss (Eq. 10).
+            (normal, abnormal) similarities, as in the released implementation.
+        image_weight: weight of the image loss (Eq. 10).
         discriminability_weight: weight of the first term of Eq. 7 (lambda_1).
-        orthogonality_weight: weight of its second term (lambda_2).
+        orthogonality_weight: weight of the second term of Eq. 7 (lambda_2).
         top_fraction: share of the highest patch scores whose mean is the image score.
-        patch_smoothing: standard deviation, in patches, of a Gaussian over the patch scores; the paper has none.
-        share_normals: whether the patches of abnormal references that are well outside the given masks join those
-            of the normal references; in the paper they are not used.
+        patch_smoothing: standard deviation, in patches, of a Gaussian over the patch scores; 0 in the paper.
+        share_normals: whether patches of abnormal references well outside the given masks join the normal patches;
+            the paper does not use them.
     """
 
     model_type = "ideal"
@@ -128,22 +128,22 @@ class IdealConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict: dict[str, Any], **kwargs: Any) -> Any:
-        """As in transformers. What a newer version has written, or `quantization_config`, is kept, not refused."""
+        """Make a configuration from a dictionary, keeping unknown fields, for example those of a newer version."""
         return super().from_dict({**config_dict, LOADED: True}, **kwargs)
 
     def save_pretrained(self, save_directory: str | os.PathLike, push_to_hub: bool = False, **kwargs: Any) -> None:
-        """As in transformers; all code lies beside it, so that model and pipeline load without the package."""
+        """Save the configuration with all code, so that model and pipeline load without the package."""
         self.custom_pipelines = copy_code(save_directory)
         super().save_pretrained(save_directory, push_to_hub, **kwargs)
 
     @property
     def hidden_size(self) -> int:
-        """Channels of a patch feature (C)."""
+        """Number of channels of a patch feature (C)."""
         return self._backbone().hidden_size
 
     @property
     def num_channels(self) -> int:
-        """Channels of an image."""
+        """Number of channels of an image."""
         return getattr(self.backbone_config, "num_channels", 3)
 
     @property
@@ -159,17 +159,17 @@ class IdealConfig(PreTrainedConfig):
 
     @property
     def encoder(self) -> tuple[int, int, float, float]:
-        """Settings of the Intrinsic Deviation Encoder: M, heads, dropout and the width of its MLP."""
+        """Settings of the Intrinsic Deviation Encoder: M, heads, dropout and MLP ratio."""
         return self.num_deviation_vectors, self.num_attention_heads, self.attention_dropout, self.mlp_ratio
 
     @property
     def encoding(self) -> tuple:
-        """All settings that decide how references are encoded."""
+        """All settings that affect how references are encoded."""
         return (*self.eraser, "share_normals") if self.share_normals else self.eraser
 
     @property
     def loss_weights(self) -> dict[str, float]:
-        """Weights of the parts of the loss that have one (Eq. 7, 10)."""
+        """Weights of the parts of the loss that have one (Eq. 7 and 10)."""
         return {
             "image": self.image_weight,
             "discriminability": self.discriminability_weight,
@@ -177,10 +177,10 @@ class IdealConfig(PreTrainedConfig):
         }
 
     def _backbone(self) -> Any:
-        return self.backbone_config  # a config object since __post_init__, whatever was given
+        return self.backbone_config  # always a config object after __post_init__
 
     def check(self) -> None:
-        """Refuse every value that does not make sense, saying what was expected and what came."""
+        """Raise ValueError for the first invalid value, with what was expected and what was given."""
         for name in INTEGERS:
             _require(_is_integer(getattr(self, name)), name, "an integer", getattr(self, name))
             _require(getattr(self, name) >= 1, name, "an integer >= 1", getattr(self, name))
@@ -225,7 +225,7 @@ def _is_number(value: object) -> bool:
 
 
 def _belongs_to_transformers(name: str) -> bool:
-    """Whether a keyword is one that every configuration of transformers takes, or marks something of its own."""
+    """Whether a keyword is accepted by every configuration of transformers, or is internal to it."""
     names = (name, f"_{name}")  # `attn_implementation` is kept as `_attn_implementation`
     return name.startswith("_") or name in REMOTE_CODE or any(hasattr(PreTrainedConfig, each) for each in names)
 
@@ -235,7 +235,7 @@ def _base_fields() -> set[str]:
 
 
 def _build_backbone_config(backbone_config: Mapping | PreTrainedConfig | None) -> PreTrainedConfig:
-    """A config object of our own (never the caller's), whose stages of patch features come as maps."""
+    """Make a config object of our own, never the caller's, with stages returned as feature maps."""
     if backbone_config is None:
         return default_backbone_config()
     if isinstance(backbone_config, Mapping):
@@ -254,16 +254,16 @@ def _build_backbone_config(backbone_config: Mapping | PreTrainedConfig | None) -
     if stages is not None and not hasattr(config, "stage_names"):
         raise ValueError(f"backbone_config: {config.model_type!r} has no stages to choose from, got {stages}")
     if hasattr(config, "reshape_hidden_states"):
-        config.reshape_hidden_states = True  # without it class and register tokens come first
+        config.reshape_hidden_states = True  # otherwise stages are token sequences with class and register tokens
     if stages is not None:
         _end_at_last_stage(config, stages)
     return config
 
 
 def _end_at_last_stage(config: Any, stages: list[str]) -> None:
-    """Leave out the layers behind the last stage that is read: they cost time and weights, and change nothing."""
+    """Drop the layers after the last stage in use, which cost time and memory and change nothing."""
     if not stages:
-        raise ValueError(f"backbone_config.out_features: expected a stage at least, got {stages}")
+        raise ValueError(f"backbone_config.out_features: expected at least one stage, got {stages}")
     if hasattr(config, "depths") or getattr(config, "num_hidden_layers", None) != len(config.stage_names) - 1:
         if len(stages) > 1:
             raise ValueError(

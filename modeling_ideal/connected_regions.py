@@ -1,4 +1,4 @@
-"""Connected anomalous regions, found by runs of pixels: no loop over pixels, regions or images. NumPy alone."""
+"""Connected regions of masks, found from runs of pixels without loops over pixels, regions or images. NumPy only."""
 
 from typing import Literal
 
@@ -15,12 +15,12 @@ def label_pixels(masks: np.ndarray, connectivity: Connectivity = 8) -> np.ndarra
         connectivity: 8 joins diagonal neighbours, 4 does not.
 
     Returns:
-        (p,) the region, counted from 0 over all masks, of each of the p anomalous pixels in the order of
-        `masks.nonzero()`.
+        (p,) the number of the region, counted from 0 over all masks, of each of the p anomalous pixels, in the order
+        of `masks.nonzero()`.
     """
     masks = masks[masks.any(axis=(1, 2))]
     num_masks, height, width = masks.shape
-    # An empty column before each row and an empty row before each mask keep runs and neighbours apart on the flat
+    # An empty column before each row and an empty row before each mask separate runs and neighbours in the flat
     # array, and one empty pixel at the end closes the last run.
     stride = width + 1
     flat = np.zeros(num_masks * (height + 1) * stride + 1, dtype=np.bool_)
@@ -28,8 +28,8 @@ def label_pixels(masks: np.ndarray, connectivity: Connectivity = 8) -> np.ndarra
     changes = np.flatnonzero(flat[1:] != flat[:-1]) + 1
     starts, ends = changes[::2], changes[1::2]  # (r,) runs of anomalous pixels, ends exclusive
 
-    # Runs of the next row that touch run i: from the first that does not end before it to the last that starts in
-    # time. With diagonals one more pixel at either side counts as touching.
+    # The runs of the next row that touch run i: from the first that does not end before it starts to the last that
+    # starts before it ends. With diagonals, one more pixel on either side counts as touching.
     sides: tuple[Literal["left", "right"], Literal["left", "right"]]
     sides = ("left", "right") if connectivity == 8 else ("right", "left")
     first = np.searchsorted(ends, starts + stride, side=sides[0])
@@ -43,13 +43,13 @@ def label_pixels(masks: np.ndarray, connectivity: Connectivity = 8) -> np.ndarra
 
 
 def pixel_shares(masks: np.ndarray, connectivity: Connectivity = 8) -> np.ndarray:
-    """What each anomalous pixel of masks (n, H, W) is of its region, 1 / size: (p,), in the order of `nonzero`."""
+    """The share of each anomalous pixel of masks (n, H, W) in its region, 1 / size: (p,), ordered as `nonzero`."""
     regions = label_pixels(masks, connectivity)
     return (1.0 / np.bincount(regions))[regions]
 
 
 def _connect(count: int, one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """The smallest node of the connected component of each of `count` nodes, for edges (one[i], other[i])."""
+    """For each of `count` nodes, the smallest node of its connected component, with edges (one[i], other[i])."""
     roots = np.arange(count)
     while True:
         one, other = roots[one], roots[other]
@@ -57,7 +57,7 @@ def _connect(count: int, one: np.ndarray, other: np.ndarray) -> np.ndarray:
         if not apart.any():
             return roots
         one, other = one[apart], other[apart]
-        # Every root hangs itself below its smallest neighbour; that never makes a circle.
+        # Every root is attached to its smallest neighbour, which never creates a cycle.
         np.minimum.at(roots, np.maximum(one, other), np.minimum(one, other))
         while not np.array_equal(higher := roots[roots], roots):
             roots = higher

@@ -1,7 +1,7 @@
-"""Pictures as people have them, brought to plain arrays. Pure functions.
+"""Images of any kind as NumPy arrays. Pure functions.
 
-An image is a path, an http(s) address, a PIL image, a NumPy array or a torch tensor: grey, RGB, RGBA, palette,
-8-bit, 16-bit or float.
+An image is a path, an http(s) address, a PIL image, a NumPy array or a torch tensor: grey, RGB, RGBA or palette, with
+8-bit, 16-bit or float values.
 """
 
 import os
@@ -16,22 +16,26 @@ from PIL import Image, ImageOps
 ImageInput: TypeAlias = str | os.PathLike | Image.Image | np.ndarray | torch.Tensor
 
 ADDRESSES = ("http://", "https://")
-SECONDS_TO_ANSWER = 30  # of a server
+SECONDS_TO_ANSWER = 30  # time limit for a server
 SIXTEEN_BIT_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
-UNIT_MARGIN = 1e-3  # interpolation overshoots a little; more than that is another scale
-EIGHT_BIT_MARGIN = 1e-3  # of a grey level: float32 rounding
+UNIT_MARGIN = 1e-3  # interpolation may overshoot 0..1 by a little; more than this means another scale
+EIGHT_BIT_MARGIN = 1e-3  # of a grey level, for float32 rounding
 
 
 def is_single_image(value: object) -> bool:
-    """Whether this is one image, rather than a list of them."""
+    """Whether a value is one image rather than a list of images."""
     return isinstance(value, (str, os.PathLike, Image.Image, np.ndarray, torch.Tensor))
 
 
 def load_image(image: ImageInput, name: str) -> np.ndarray:
-    """Any image input to RGB (H, W, 3): uint8 as it is, or float32 in 0..1 where 8 bits would lose something.
+    """Load an image as RGB (H, W, 3): uint8 if that is exact, otherwise float32 in 0..1.
 
-    Upright by its EXIF orientation. 16-bit values are divided by 65535. Float values are taken as 0..1, or as
+    The EXIF orientation is applied. 16-bit values are divided by 65535. Float values are taken as 0..1, or as
     0..255 if any is larger than 1. An alpha channel is dropped.
+
+    Args:
+        image: the image.
+        name: what to call the image in error messages.
     """
     if isinstance(image, (str, os.PathLike)):
         image = open_image(image, name)
@@ -48,30 +52,30 @@ def load_image(image: ImageInput, name: str) -> np.ndarray:
 
 
 def open_image(path: str | os.PathLike, name: str | None = None) -> Image.Image:
-    """The decoded picture at a path or an address, upright by its EXIF orientation.
+    """Open and decode an image, with its EXIF orientation applied.
 
     Args:
-        path: of the file.
-        name: of the picture in error messages, before its path.
+        path: the path or http(s) address.
+        name: what to call the image in error messages, before its path.
     """
     try:
         with Image.open(_download(path) if str(path).startswith(ADDRESSES) else path) as image:
             image.load()
             upright = ImageOps.exif_transpose(image)
-            upright.format = image.format  # a copy forgets it, and lossy masks are read with a margin
+            upright.format = image.format  # lost in a copy, but lossy masks are read with a margin
             return upright
     except Exception as error:  # Pillow's plug-ins raise OSError, SyntaxError, ValueError, struct.error, ...
         raise unreadable(path, error, name) from error
 
 
 def unreadable(path: str | os.PathLike, error: Exception, name: str | None = None) -> ValueError:
-    """The one wording for a file that is not the image its name promises."""
+    """Make the error for a file that cannot be read as an image."""
     where = f"{name}: {os.fspath(path)}" if name else os.fspath(path)
     return ValueError(f"{where}: expected a readable image, got {type(error).__name__}: {error}")
 
 
 def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """(H, W, 3) uint8 or float32 in 0..1 to float32 in 0..1 of `size` (height, width), bicubic, antialiased."""
+    """Resize (H, W, 3), uint8 or float32 in 0..1, to `size` (height, width): float32 in 0..1, bicubic, antialiased."""
     height, width = size
     if image.dtype == np.uint8:
         resized = Image.fromarray(image).resize((width, height), Image.Resampling.BICUBIC)
@@ -84,7 +88,7 @@ def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def _download(address: str | os.PathLike) -> BytesIO:
-    with urlopen(str(address), timeout=SECONDS_TO_ANSWER) as response:  # noqa: S310 - http and https alone
+    with urlopen(str(address), timeout=SECONDS_TO_ANSWER) as response:  # noqa: S310 - http and https only
         return BytesIO(response.read())
 
 
@@ -101,7 +105,7 @@ def _from_pil(image: Image.Image, name: str) -> np.ndarray:
 
 
 def channels_last(array: np.ndarray, name: str, first: bool) -> np.ndarray:
-    """(H, W), (H, W, c) or (c, H, W) to (H, W, c), c one of 1, 3, 4; `first` settles what could be both."""
+    """Bring (H, W), (H, W, c) or (c, H, W), with c 1, 3 or 4, to (H, W, c); `first` decides ambiguous shapes."""
     if array.ndim == 2:
         return array[..., None]
     if array.ndim == 3 and 0 not in array.shape:
@@ -114,7 +118,7 @@ def channels_last(array: np.ndarray, name: str, first: bool) -> np.ndarray:
 
 
 def _scale(array: np.ndarray, name: str) -> np.ndarray:
-    """Any number type to uint8, or to float32 in 0..1 where that would lose something."""
+    """Convert any number type to uint8 if that is exact, otherwise to float32 in 0..1."""
     if array.dtype == np.uint8:
         return array
     if array.dtype == np.bool_:
@@ -138,7 +142,7 @@ def _scale(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def _eight_bits_if_exact(array: np.ndarray) -> np.ndarray:
-    """An 8-bit picture that came as floats is that picture, and scores the same to the last digit."""
+    """Convert an 8-bit image given as floats back to uint8, so that it scores exactly the same."""
     eight_bits = np.rint(array * 255)
     return eight_bits.astype(np.uint8) if np.abs(array * 255 - eight_bits).max(initial=0) < EIGHT_BIT_MARGIN else array
 

@@ -1,4 +1,4 @@
-"""What the model accepts: every refusal names what was expected and what came."""
+"""Checks of the model's inputs: every ValueError says what was expected and what was given."""
 
 from collections.abc import Callable, Sized
 
@@ -9,7 +9,7 @@ from torch import Tensor
 def check_images(
     name: str, images: Tensor, dimensions: tuple[int, ...], patch_size: tuple[int, int], channels: int
 ) -> None:
-    """Finite float images (..., 3, H, W) of whole patches, with one of the given numbers of dimensions."""
+    """Check that images (..., 3, H, W) are finite floats in whole patches, with an allowed number of dimensions."""
     shapes = " or ".join({4: "(n, 3, H, W)", 5: "(batch, n, 3, H, W)"}[count] for count in dimensions)
     if not isinstance(images, Tensor) or not images.is_floating_point():
         got = f"{images.dtype} tensor" if isinstance(images, Tensor) else type(images).__name__
@@ -32,7 +32,8 @@ def check_images(
 
 
 def check_finite(name: str, values: Tensor) -> None:
-    """No NaN, no infinity; a sum carries both along and is much cheaper than a look at every value."""
+    """Check that no value is NaN or infinite."""
+    # The sum is not finite if any value is not, and is much cheaper than a test of every value.
     if not torch.isfinite(values.sum(dtype=torch.float32)) and (count := int((~torch.isfinite(values)).sum())):
         raise ValueError(f"{name}: expected finite values, got {count} that are NaN or infinite")
 
@@ -44,7 +45,7 @@ def check_references(
     patch_size: tuple[int, int],
     channels: int,
 ) -> None:
-    """Reference images of one kind at least, and masks only with abnormal ones."""
+    """Check that there are references of at least one kind, and masks only with abnormal ones."""
     if normal_refs is None and abnormal_refs is None:
         raise ValueError("expected normal_refs, abnormal_refs or references, got none of them")
     for name, images in (("normal_refs", normal_refs), ("abnormal_refs", abnormal_refs)):
@@ -57,11 +58,11 @@ def check_references(
 
 
 def check_reference_masks(masks: Tensor, abnormal_refs: Tensor) -> None:
-    """A mask (..., L2, H, W) for each abnormal reference (..., L2, 3, H, W), each with an anomalous pixel."""
+    """Check that each abnormal reference (..., L2, 3, H, W) has a non-empty mask (..., L2, H, W)."""
     expected = (*abnormal_refs.shape[:-3], *abnormal_refs.shape[-2:])
     if not isinstance(masks, Tensor) or tuple(masks.shape) != expected:
         got = tuple(masks.shape) if isinstance(masks, Tensor) else type(masks).__name__
-        raise ValueError(f"masks: expected one of its image's size for each abnormal reference, {expected}, got {got}")
+        raise ValueError(f"masks: expected a mask for each abnormal reference, of its size, {expected}, got {got}")
     if masks.is_floating_point():
         check_finite("masks", masks)
     empty = (masks != 0).flatten(-2).any(-1).logical_not().nonzero().tolist()
@@ -69,12 +70,12 @@ def check_reference_masks(masks: Tensor, abnormal_refs: Tensor) -> None:
         raise ValueError(
             f"masks: expected at least one anomalous (non-zero) pixel in each, got none in mask(s) "
             f"{[index[0] if len(index) == 1 else tuple(index) for index in empty]}; "
-            "to have the defect found for you, give masks=None"
+            "with masks=None the model finds the defects itself"
         )
 
 
 def check_targets(query_masks: Tensor | None, labels: Tensor | None, query: Tensor) -> None:
-    """Query masks (B, H, W) and labels (B,) of 0 and 1, or neither."""
+    """Check query masks (B, H, W) and labels (B,) of 0 and 1; both or neither may be given."""
     if query_masks is None and labels is None:
         return
     if query_masks is None or labels is None:
@@ -92,13 +93,13 @@ def check_targets(query_masks: Tensor | None, labels: Tensor | None, query: Tens
 
 
 def check_counts(**groups: Sized | None) -> None:
-    """One set shared by the batch, or one a query: the groups that are there have one entry or agree."""
+    """Check that the given groups have the same number of entries, except those with one, which all share."""
     counts = {name: len(group) for name, group in groups.items() if group is not None}
     if len(set(counts.values()) - {1}) > 1:
         raise ValueError(f"expected references shared by the batch or one set for each query, got {counts}")
 
 
 def check_number(name: str, value: float | None, expected: str, holds: Callable[[float], bool]) -> None:
-    """A number of which something holds, said in words by `expected`; or nothing."""
+    """Check that a value is None or a number for which `holds` is true, which `expected` says in words."""
     if value is not None and not (isinstance(value, (int, float)) and holds(value)):
         raise ValueError(f"{name}: expected a number {expected}, got {value!r}")

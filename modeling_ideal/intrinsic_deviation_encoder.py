@@ -7,16 +7,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import initialization as init
 
-# Root mean square of a channel of DINOv2's normed patch tokens: the scale the paper's encoder works at.
+# Root mean square of a channel of DINOv2's patch tokens after the layer norm: the scale in the paper.
 FEATURE_SCALE = 2.4
 
 
 class IntrinsicDeviationEncoder(nn.Module):
     """Decomposes the denoised deviations of anomalous patches into M intrinsic deviation vectors.
 
-    M learned vectors T attend to the anomalous patches: keys from their features and positions, values from
-    their denoised deviations. Softmax runs over the anomalous patches alone, which is what gamma -> -inf in
-    Eq. 6 amounts to. Each head scales by the root of its own width, as multi-head attention does.
+    M learned vectors T attend to the anomalous patches: the keys come from their features and positions, the values
+    from their denoised deviations. The softmax is over the anomalous patches only, which is the limit gamma -> -inf
+    of Eq. 6. As usual in multi-head attention, logits are divided by the square root of the width of a head.
     """
 
     def __init__(self, hidden_size: int, num_vectors: int, num_heads: int, dropout: float, mlp_ratio: float) -> None:
@@ -34,7 +34,7 @@ class IntrinsicDeviationEncoder(nn.Module):
         self.mlp_norm = nn.LayerNorm(hidden_size)
 
     def forward(self, features: Tensor, positions: Tensor, deviations: Tensor, valid: Tensor) -> Tensor:
-        """Intrinsic deviation vectors T* (R, M, C) of R reference sets.
+        """Compute the intrinsic deviation vectors T* (R, M, C) of R reference sets.
 
         Args:
             features: (R, A, C) anomalous patches F^a, padded to the longest set.
@@ -42,8 +42,8 @@ class IntrinsicDeviationEncoder(nn.Module):
             deviations: (R, A, C) their denoised deviations.
             valid: (R, A) bool, false where padded.
         """
-        # Differs from the paper: features come to a common scale first, because attention and MLP, unlike
-        # everything else here, change with it, and backbones and stages differ by more than ten times.
+        # Differs from the paper: features are brought to a common scale first, because attention and MLP, unlike
+        # everything else here, depend on it, and the scales of backbones and stages differ by a factor of ten.
         scale = FEATURE_SCALE / root_mean_square(features, valid)  # (R, 1, 1)
         dtype = self.query.weight.dtype
         keys = (features * scale + positions).to(dtype)
@@ -61,12 +61,12 @@ class IntrinsicDeviationEncoder(nn.Module):
         return vectors.float()
 
     def _split_heads(self, tokens: Tensor) -> Tensor:
-        """(R, n, C) to (R, heads, n, C / heads)."""
+        """Split (R, n, C) into heads: (R, heads, n, C / heads)."""
         return tokens.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
 
 def init_weights(module: nn.Module) -> None:
-    """Linear layers start from a truncated normal, as in the released implementation."""
+    """Initialise a module; linear layers with a truncated normal, as in the released implementation."""
     if isinstance(module, nn.Linear):
         init.trunc_normal_(module.weight, mean=0.0, std=0.01, a=-0.03, b=0.03)
         init.zeros_(module.bias)
@@ -78,13 +78,13 @@ def init_weights(module: nn.Module) -> None:
 
 
 def root_mean_square(features: Tensor, valid: Tensor) -> Tensor:
-    """Of all channels of the valid patches of each set: (R, A, C), (R, A) to (R, 1, 1)."""
+    """Root mean square (R, 1, 1) of the features (R, A, C) of each set, over the valid (R, A) patches."""
     squares = features.square().mean(-1).where(valid, 0.0).sum(-1) / valid.sum(-1)
     return squares.sqrt().clamp_min(torch.finfo(features.dtype).tiny)[:, None, None]
 
 
 def sinusoidal_positions(height: int, width: int, channels: int, device: torch.device | None = None) -> Tensor:
-    """2-D positions (h, w, C): half of the channels tell the row, half the column, each as sines and cosines."""
+    """Sinusoidal 2-D position encoding (h, w, C): half of the channels for the row, half for the column."""
     quarter = math.ceil(channels / 4)
     frequencies = 10_000 ** (-torch.arange(quarter, device=device) / quarter)
     rows, columns = (

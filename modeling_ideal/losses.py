@@ -1,4 +1,4 @@
-"""Training losses: Eq. 7 and 10. Pure functions; every loss is a mean over its batch."""
+"""Training losses: Eq. 7 and 10. Pure functions; every loss is a mean over the batch."""
 
 import torch
 import torch.nn.functional as F
@@ -14,14 +14,14 @@ PROBABILITY_MARGIN = 1e-6  # keeps logarithms finite
 def focal_loss(probabilities: Tensor, targets: Tensor) -> Tensor:
     """Focal loss of probabilities against 0/1 targets of the same shape."""
     anomalous = targets > 0
-    right = torch.where(anomalous, probabilities, 1 - probabilities)  # probability of what is there
-    right = right.clamp(PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN)
+    correct = torch.where(anomalous, probabilities, 1 - probabilities)  # probability of the true class
+    correct = correct.clamp(PROBABILITY_MARGIN, 1 - PROBABILITY_MARGIN)
     weights = torch.where(anomalous, FOCAL_ALPHA, 1 - FOCAL_ALPHA)
-    return -(weights * (1 - right) ** FOCAL_GAMMA * right.log()).mean()
+    return -(weights * (1 - correct) ** FOCAL_GAMMA * correct.log()).mean()
 
 
 def dice_loss(probabilities: Tensor, targets: Tensor) -> Tensor:
-    """1 - Dice of each map of the batch (B, ...), averaged."""
+    """Mean over the batch of 1 - Dice of each map (B, ...)."""
     probabilities, targets = probabilities.flatten(1), targets.flatten(1)
     overlap = (probabilities * targets).sum(1)
     total = probabilities.sum(1) + targets.sum(1)
@@ -35,11 +35,11 @@ def image_loss(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def discriminability_loss(deviations: list[Tensor], vectors: Tensor) -> Tensor:
-    """First term of Eq. 7: how far anomalous deviations are from the nearest deviation vector.
+    """First term of Eq. 7: mean cosine distance of anomalous deviations to the nearest deviation vector.
 
     Args:
         deviations: R tensors (A_r, C), denoised deviations of the anomalous patches of each reference set.
-        vectors: (R, M, C).
+        vectors: (R, M, C) intrinsic deviation vectors.
     """
     units = F.normalize(vectors, dim=-1)
     distances = [
@@ -70,9 +70,9 @@ def query_losses(
         scores: (B,) image scores.
         query_masks: (B, H, W), non-zero where anomalous.
         labels: (B,) 0/1.
-        similarities: None for the paper's single map. Differs from the paper: normal and abnormal similarity
-            (B, 2, h, w) are taken as logits, Focal acts on their sigmoid, Dice on their softmax, and the image
-            loss is a cross-entropy over (1 - score, score), because the released implementation does it so.
+        similarities: None for the paper's single map. Differs from the paper: normal and abnormal similarities
+            (B, 2, h, w) are used as logits, with Focal on their sigmoid, Dice on their softmax, and a cross-entropy
+            over (1 - score, score) as the image loss, because the released implementation does so.
     """
     targets = (query_masks != 0).to(maps.dtype)
     if similarities is None:
@@ -91,12 +91,12 @@ def query_losses(
 
 
 def total_loss(losses: dict[str, Tensor], weights: dict[str, float]) -> Tensor:
-    """Eq. 10: the sum of the parts, each with its weight (1 where none is given)."""
+    """Weighted sum of the parts of the loss (Eq. 10); parts without a weight count once."""
     return torch.stack([weights.get(name, 1.0) * loss for name, loss in losses.items()]).sum()
 
 
 def reference_losses(deviations: list[Tensor], vectors: Tensor) -> dict[str, Tensor]:
-    """The two terms of L_Dual (Eq. 7); shapes as in `discriminability_loss`."""
+    """Both terms of L_Dual (Eq. 7); arguments as in `discriminability_loss`."""
     return {
         "discriminability": discriminability_loss(deviations, vectors),
         "orthogonality": orthogonality_loss(vectors),

@@ -1,7 +1,7 @@
-"""Masks as people have them, brought to one form: True where something is marked. Pure functions.
+"""Masks of any kind as boolean arrays: True where something is marked. Pure functions.
 
-A mask is an image in any form that `image_inputs` knows, a box (x0, y0, x1, y1), a polygon [(x, y), ...], or a list of
-boxes and polygons. What a mask image marks is decided here and nowhere else, in `marked_pixels`.
+A mask is an image in any form that `image_inputs` accepts, a box (x0, y0, x1, y1), a polygon [(x, y), ...], or a list
+of boxes and polygons. `marked_pixels` is the only place that decides what a mask image marks.
 """
 
 import os
@@ -24,33 +24,39 @@ PLAIN_MODES = ("1", "L", "LA", "RGB", "RGBA", "F", "I", "I;16", "I;16B", "I;16L"
 
 
 def load_mask(mask: MaskInput, size: tuple[int, int], name: str) -> np.ndarray:
-    """As `load_area`, true where anomalous, which must be somewhere."""
+    """Load the mask of an abnormal image like `load_area`; ValueError if it marks nothing."""
     array = load_area(mask, size, name)
     if not array.any():
         raise ValueError(
             f"{name}: expected at least one anomalous (non-zero) pixel, got none among {array.size}; "
-            "to have the defects found for you, give no masks"
+            "without masks the model finds the defects itself"
         )
     return array
 
 
 def load_area(mask: MaskInput, size: tuple[int, int], name: str) -> np.ndarray:
-    """Any mask input to bool (H, W) of its image's `size` (height, width); see `marked_pixels` for what counts."""
+    """Load a mask of any kind as bool (H, W), which must be the `size` of its image; see `marked_pixels`.
+
+    Args:
+        mask: the mask.
+        size: (height, width) of its image.
+        name: what to call the mask in error messages.
+    """
     if not is_single_image(mask):
         return _draw(mask, size, name)
-    array = _marked_pixels(mask, name)
+    array = _read_marks(mask, name)
     if array.shape != size:
         raise ValueError(f"{name}: expected a mask of its image's height and width {size}, got {array.shape}")
     return array
 
 
 def marked_pixels(mask: Image.Image) -> np.ndarray:
-    """What a mask image marks: bool (H, W), True where any colour channel is not zero.
+    """Read what a mask image marks: bool (H, W), True where any colour channel is not zero.
 
-    - What is fully transparent marks nothing, whatever colour it hides.
-    - JPEG is lossy, and its zeros are only near zero: there a pixel counts from half of white on.
-    - A palette image is read by its colours; where all of them are black but the indices differ, as in an index mask
-      without a palette, by its indices.
+    - Fully transparent pixels mark nothing, whatever their colour.
+    - A JPEG file is lossy, and its zeros are approximate: a pixel is marked if it is brighter than half of white.
+    - A palette image is read by its colours; if they are all black but the indices differ, as in an index mask without
+      a palette, by its indices.
     """
     lossy = mask.format in LOSSY_FORMATS
     if mask.mode in PALETTE_MODES:
@@ -60,17 +66,17 @@ def marked_pixels(mask: Image.Image) -> np.ndarray:
             return indices != 0
     elif mask.mode not in PLAIN_MODES:
         mask = mask.convert("RGB")
-    return _marked(np.asarray(mask), HALF_OF_WHITE if lossy else 0, transparent=mask.mode in ("LA", "RGBA"))
+    return _nonzero_pixels(np.asarray(mask), HALF_OF_WHITE if lossy else 0, has_alpha=mask.mode in ("LA", "RGBA"))
 
 
 def resize_mask(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Bool (H, W) to `size`: a pixel is anomalous when any of what it covers is, so no small defect is lost."""
+    """Resize bool (H, W) to `size`; a pixel is True if any pixel it covers is, so that no small defect is lost."""
     fractions = Image.fromarray(mask.astype(np.float32)).resize(size[::-1], Image.Resampling.BOX)
     return np.asarray(fractions) > 0
 
 
 def patch_masks(masks: Tensor, patch_size: tuple[int, int]) -> Tensor:
-    """Pixel masks (..., H, W) to patch masks (..., h, w), bool: a patch is anomalous when any of its pixels is."""
+    """Reduce pixel masks (..., H, W) to patch masks (..., h, w), bool: a patch is True if any of its pixels is."""
     height, width = masks.shape[-2:]
     if height % patch_size[0] or width % patch_size[1]:
         raise ValueError(f"masks: expected sides that are multiples of {patch_size}, got {(height, width)}")
@@ -78,8 +84,8 @@ def patch_masks(masks: Tensor, patch_size: tuple[int, int]) -> Tensor:
     return columns.unflatten(-2, (-1, patch_size[0])).any(-2)
 
 
-def _marked_pixels(mask: Any, name: str) -> np.ndarray:
-    """The same for any image input: bool (H, W)."""
+def _read_marks(mask: Any, name: str) -> np.ndarray:
+    """Read what a mask in any image form marks: bool (H, W)."""
     if isinstance(mask, (str, os.PathLike)):
         return marked_pixels(open_image(mask, name))
     if isinstance(mask, Image.Image):
@@ -91,20 +97,20 @@ def _marked_pixels(mask: Any, name: str) -> np.ndarray:
         raise ValueError(f"{name}: expected finite values, got NaN or infinity")
     if array.ndim != 2:
         array = channels_last(array, name, first=isinstance(mask, torch.Tensor))
-    return _marked(array, 0, transparent=array.ndim == 3 and array.shape[-1] == 4)
+    return _nonzero_pixels(array, 0, has_alpha=array.ndim == 3 and array.shape[-1] == 4)
 
 
-def _marked(pixels: np.ndarray, limit: int, transparent: bool) -> np.ndarray:
-    """(H, W) or (H, W, c) to bool (H, W): where some colour channel is above the limit, or not zero for 0."""
+def _nonzero_pixels(pixels: np.ndarray, limit: int, has_alpha: bool) -> np.ndarray:
+    """Find visible pixels of (H, W) or (H, W, c) with a colour above `limit`, or not zero for 0: bool (H, W)."""
     if pixels.ndim == 2:
         pixels = pixels[..., None]
     above = pixels > limit if limit else pixels != 0
-    visible = pixels[..., -1] != 0 if transparent else True
-    return np.any(above[..., :-1] if transparent else above, axis=-1) & visible
+    visible = pixels[..., -1] != 0 if has_alpha else True
+    return np.any(above[..., :-1] if has_alpha else above, axis=-1) & visible
 
 
 def _draw(shapes: Any, size: tuple[int, int], name: str) -> np.ndarray:
-    """Boxes (x0, y0, x1, y1) and polygons [(x, y), ...] to bool (H, W); x1 and y1 are outside the box."""
+    """Draw boxes (x0, y0, x1, y1), without x1 and y1, and polygons [(x, y), ...] to bool (H, W) of `size`."""
     canvas = Image.new("L", size[::-1])
     for shape in _shapes(shapes, name):
         points = np.asarray(shape, dtype=np.float64)
@@ -122,7 +128,7 @@ def _draw(shapes: Any, size: tuple[int, int], name: str) -> np.ndarray:
 
 
 def _shapes(shapes: Any, name: str) -> list:
-    """One box, one polygon, or a list of them, as a list."""
+    """Bring one box or polygon, or a list of them, to a list."""
     if _is_shape(shapes):
         return [shapes]
     if isinstance(shapes, (list, tuple)) and shapes and all(_is_shape(shape) for shape in shapes):
@@ -134,7 +140,7 @@ def _shapes(shapes: Any, name: str) -> list:
 
 
 def _is_shape(value: Any) -> bool:
-    """A box is four numbers, a polygon at least three pairs."""
+    """Whether a value is a box (four numbers) or a polygon (at least three pairs of numbers)."""
     if not isinstance(value, (list, tuple)):
         return False
     numbers = (int, float, np.number)

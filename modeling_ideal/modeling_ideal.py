@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from .aligned_memory import align_weights
-from .anomalous_patches import AnomalousPatches, normal_banks, pad_sets, pick, select_sets
+from .anomalous_patches import AnomalousPatches, normal_banks, pad_sets, select_sets, set_of_query
 from .backbone import build_backbone, freeze, load_backbone, load_backbone_config, patch_features
 from .configuration_ideal import IdealConfig
 from .input_checks import check_counts, check_images, check_references, check_targets
@@ -254,7 +254,7 @@ class IdealModel(PreTrainedModel):
         vectors = references.deviation_vectors.expand(len(patches), -1, -1)  # (B, M, C)
         cosine = projection_cosine(denoised, vectors, patches)
         if self.config.alignment == "weighted":
-            known = [pick(references.abnormal_deviations, index) for index in range(len(patches))]
+            known = [set_of_query(references.abnormal_deviations, index) for index in range(len(patches))]
             return nearest, weighted_alignment(cosine, known, denoised, patches)
         return nearest, deviation_alignment(cosine, self.config.alignment)
 

@@ -59,7 +59,7 @@ BAD_INPUT = {
     "masks alone": ({"abnormal_refs": None}, "masks: expected abnormal_refs with them, got none"),
     "a mask too few": (
         {"abnormal_refs": random_images(2)},
-        r"masks: expected one of its image's size for each abnormal reference, \(2, 32, 32\), got \(1, 32, 32\)",
+        r"masks: expected a mask for each abnormal reference, of its size, \(2, 32, 32\), got \(1, 32, 32\)",
     ),
     "masks of another size": ({"masks": random_masks(1, size=(16, 16))}, r"\(1, 32, 32\), got \(1, 16, 16\)"),
     "masks as a list": ({"masks": [1]}, r"masks: expected .* \(1, 32, 32\), got list"),
