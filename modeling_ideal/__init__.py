@@ -90,7 +90,7 @@ def register() -> None:
 
 def _is_command_line() -> bool:
     """Whether this process is `ideal` or `python -m modeling_ideal`, where --help must not wait for torch."""
-    return Path(sys.argv[0]).stem == "ideal" or sys.orig_argv[1:3] == ["-m", __name__]
+    return Path(sys.argv[0]).name in ("ideal", "ideal.exe") or sys.orig_argv[1:3] == ["-m", __name__]
 
 
 if not _is_command_line():

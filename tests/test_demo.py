@@ -8,7 +8,7 @@ from PIL import Image
 
 from modeling_ideal import IdealImageProcessor
 from modeling_ideal.cli import main
-from modeling_ideal.demo.command import QUERIES
+from modeling_ideal.demo import command
 from modeling_ideal.demo.rendering import DEFECTS, SIZE, render_part
 
 from .conftest import tiny_model
@@ -42,12 +42,14 @@ def test_parts_differ_by_seed_and_repeat():
         render_part(0, "crack")
 
 
-def test_the_demo_writes_a_folder_one_can_open(model_folder, tmp_path, capsys):
+def test_the_demo_writes_a_folder_one_can_open(model_folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(command, "NUM_NORMAL", 2)  # tests/hub/test_ideal_tiny.py runs the whole demo
+    monkeypatch.setattr(command, "QUERIES", ("good", "scratch"))
     out = tmp_path / "demo"
     assert main(["demo", "--model", str(model_folder), "--out", str(out)]) == 0
     assert f"Open {out / 'index.html'}" in capsys.readouterr().out
     rows = json.loads((out / "results.json").read_text())
-    assert [row["truth"] for row in rows] == list(QUERIES)
+    assert [row["truth"] for row in rows] == ["good", "scratch"]
     assert all(0 <= row["score"] <= 1 and row["label"] in ("normal", "anomalous") for row in rows)
     page = (out / "index.html").read_text()
     pictures = {file.name for file in out.glob("*.png")}

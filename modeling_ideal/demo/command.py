@@ -24,11 +24,11 @@ Verdict = dict[str, Any]
 
 def demo(out: Path, model: str | None = None) -> str:
     """Run the main job and write `out / "index.html"` with everything it shows; returns what to print."""
+    if out.exists() and not (out / "results.json").exists() and any(out.iterdir()):
+        raise ValueError(f"--out: expected a new folder, or one that the demo made, got {str(out)!r}")
     normal = [render_part(seed) for seed in range(NUM_NORMAL)]
     abnormal = [render_part(NUM_NORMAL + place, defect) for place, defect in enumerate(KNOWN)]
     queries = [render_part(FIRST_QUERY_SEED + place, defect) for place, defect in enumerate(QUERIES)]
-    if out.exists() and not (out / "results.json").exists() and any(out.iterdir()):
-        raise ValueError(f"--out: expected a new folder, or one that the demo made, got {str(out)!r}")
     detector = pipeline(TASK, model=str(model or IDEAL_TINY))
     detector.set_references(
         normal=[part.image for part in normal],
