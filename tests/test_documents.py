@@ -1,5 +1,6 @@
-"""What the documents claim runs: every Python snippet of README, model card and documents, and fine-tuning."""
+"""What the documents say is true: snippets and commands run, links lead somewhere, files and modules exist."""
 
+import pkgutil
 import re
 import shlex
 from pathlib import Path
@@ -10,33 +11,69 @@ from PIL import Image
 from transformers import AutoConfig, AutoModel
 
 from modeling_ideal.backbone import build_backbone
-from modeling_ideal.cli import main
+from modeling_ideal.cli import build_parser, main
+from modeling_ideal.saving import shipped_files
 
 from .evaluation.conftest import save_part
 
 ROOT = Path(__file__).resolve().parents[1]
+FOLDERS = (".", "docs", "docs/results", "docs/results/*", "hub/*", "modeling_ideal/*")
+DOCUMENTS = sorted(str(path.relative_to(ROOT)) for folder in FOLDERS for path in ROOT.glob(f"{folder}/*.md"))
+PRESENT = [name for name in DOCUMENTS if name != "CHANGELOG.md"]  # which also names what is gone
 HUB_MODEL = "org/ideal"  # a repository of a tiny model stands in
-HUB_BACKBONE = "facebook/dinov2-small"  # cannot be had offline; a small random one of its kind stands in
+HUB_BACKBONE = "facebook/dinov2-small"  # not available offline; a small random one of its kind stands in
+
+
+def read(name):
+    return (ROOT / name).read_text()
 
 
 def snippets(name):
-    text = (ROOT / name).read_text()
-    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    return re.findall(r"```python\n(.*?)```", read(name), re.DOTALL)
+
+
+def commands(name):
+    """The `ideal` commands in the code blocks of a document, as lists of arguments."""
+    blocks = "\n".join(re.findall(r"```bash\n(.*?)```", read(name), re.DOTALL)).replace("\\\n", " ")
+    lines = re.findall(r"^ *ideal (.*)$", blocks, re.MULTILINE)
+    return [shlex.split(line, comments=True) for line in lines if "$" not in line]  # $ needs a shell
+
+
+def run_snippets(name, stand_ins):
+    found = snippets(name)
+    assert found
+    for snippet in found:
+        for hub_name, folder in stand_ins.items():
+            snippet = snippet.replace(hub_name, str(folder))
+        exec(compile(snippet, name, "exec"), {})  # noqa: S102 - our own document
+
+
+def save_noise(path, seed, size=(60, 80, 3)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, size, dtype=np.uint8)).save(path)
+
+
+def save_mask(path, size=(60, 80)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    mask = np.zeros(size, np.uint8)
+    mask[8:16, 8:20] = 255
+    Image.fromarray(mask).save(path)
 
 
 @pytest.fixture
 def workshop(tmp_path, monkeypatch):
-    """A folder with the pictures and the backbone that the snippets speak of."""
-    random = np.random.default_rng(0)
-    for name in ("good_1.png", "good_2.png", "scratched.png", "part.png"):
-        Image.fromarray(random.integers(0, 256, (60, 80, 3), dtype=np.uint8)).save(tmp_path / name)
-    mask = np.zeros((60, 80), np.uint8)
-    mask[20:30, 30:50] = 255
-    Image.fromarray(mask).save(tmp_path / "scratched_mask.png")
+    """A folder with the pictures, data sets and backbones that the documents speak of."""
+    names = ("good_1.png", "good_2.png", "scratched.png", "part.png", "part_1.png", "part_2.png")
+    names += ("good/a.png", "good/b.png", "bad/c.png", "line_3/d.png", "line_3/e.png")
+    for seed, name in enumerate(names):
+        save_noise(tmp_path / name, seed)
+    for name in ("scratched_mask.png", "masks/c_mask.png"):
+        save_mask(tmp_path / name)
     config = AutoConfig.for_model(
         "dinov2", hidden_size=32, num_hidden_layers=2, num_attention_heads=2, patch_size=14, image_size=56
     )
     build_backbone(config).save_pretrained(tmp_path / "backbone")
+    random = np.random.default_rng(0)
     for kind in ("train", "good", "scratch", "hole"):
         for index in range(3):
             save_part(tmp_path / "path" / "to" / "mvtec", "nut", kind, str(index), random)
@@ -46,26 +83,47 @@ def workshop(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_readme_snippets_run(workshop):
-    found = snippets("README.md")
-    assert found
-    for snippet in found:
-        snippet = snippet.replace(HUB_BACKBONE, str(workshop / "backbone"))
-        exec(compile(snippet, "README.md", "exec"), {})  # noqa: S102 - our own document
+def test_what_the_readme_shows_first_runs_as_it_stands(workshop, capsys):
+    daily = [words for words in commands("README.md") if words[0] in ("demo", "references", "detect", "data")]
+    assert [words[0] for words in daily] == ["demo", "references", "detect", "data"]
+    for words in daily:
+        assert main(words) == 0, words
+    said = capsys.readouterr().out
+    assert "12 of 12 right" in said
+    assert "line_3/e.png" in said
+    assert {path.name for path in Path("found/overlays").iterdir()} == {"d.png", "e.png"}
+    run_snippets("README.md", {HUB_BACKBONE: workshop / "backbone"})
+    said = capsys.readouterr().out
+    assert re.search(r"query_00.png normal score .*\nquery_03.png anomalous score ", said)
+    assert Path("overlay_of_query_00.png").is_file()
+    assert Path("overlay_of_query_03.png").is_file()
 
 
-@pytest.mark.parametrize("document", ["README.md", "docs/training.md"])
-def test_the_fine_tuning_command_runs_on_ten_normal_and_three_abnormal_pictures(workshop, document, capsys):
-    mask = np.zeros((32, 32), np.uint8)
-    mask[8:16, 8:20] = 255
+@pytest.mark.parametrize("name", ["README.md", "model_card.md", "docs/hub.md"])
+def test_no_snippet_judges_its_own_references(name):
+    judged = re.findall(r"(?:pipe\(|query=|\"inputs\": )\s*(\[[^]]*\]|\"[^\"]*\")", "".join(snippets(name)))
+    assert judged
+    for queries in judged:
+        assert not re.search("good|normal|scratched", queries), queries
+
+
+def test_data_snippets_run(workshop):
+    run_snippets("docs/data.md", {})
+
+
+@pytest.mark.parametrize("name", ["model_card.md", "docs/hub.md"])
+def test_snippets_around_the_hub_run(name, workshop, repository, modules_cache):
+    run_snippets(name, {HUB_MODEL: repository})
+
+
+def test_the_fine_tuning_command_runs_on_ten_normal_and_three_abnormal_pictures(workshop, capsys):
     for kind, count in (("normal", 10), ("abnormal", 3), ("masks", 3)):
-        Path("my_parts", kind).mkdir(parents=True)
         for index in range(count):
-            noise = np.random.default_rng((count, index)).integers(0, 256, (32, 32), dtype=np.uint8)
-            Image.fromarray(mask if kind == "masks" else noise).save(f"my_parts/{kind}/{index}.png")
-    text = (ROOT / document).read_text().replace("\\\n", " ")
-    [command] = re.findall(r"^ideal (train .*)$", text, re.MULTILINE)
-    assert main(shlex.split(command)) == 0
+            path = Path("my_parts", kind, f"{index}.png")
+            save_mask(path, (32, 32)) if kind == "masks" else save_noise(path, (count, index), (32, 32))
+    [command] = [words for words in commands("README.md") if words[0] == "train"]
+    assert command in commands("docs/training.md")
+    assert main(command) == 0
     said = capsys.readouterr().out
     assert "Fine-tuned on my_parts (1 category: 10 normal and 3 anomalous pictures): 200 episodes in 2 epochs" in said
     assert "2 of its 10 normal pictures are queries" in said
@@ -73,17 +131,57 @@ def test_the_fine_tuning_command_runs_on_ten_normal_and_three_abnormal_pictures(
     assert AutoModel.from_pretrained("my_model/model").config.num_deviation_vectors == 45
 
 
-@pytest.mark.parametrize("name", ["model_card.md", "docs/hub.md"])
-def test_snippets_around_the_hub_run(name, workshop, repository, modules_cache):
-    found = snippets(name)
-    assert found
-    for snippet in found:
-        snippet = snippet.replace(HUB_MODEL, str(repository))
-        exec(compile(snippet, name, "exec"), {})  # noqa: S102 - our own document
+@pytest.mark.parametrize("name", PRESENT)
+def test_every_command_is_understood(name):
+    for words in commands(name):
+        build_parser().parse_args(words)  # exits if it is not
 
 
-def test_the_readme_names_only_targets_that_exist():
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"\bmake (\w+)", (ROOT / "README.md").read_text()))
+def test_the_commands_of_a_document_are_found():
+    assert {words[0] for words in commands("README.md")} >= {"demo", "train", "evaluate", "build", "push", "export"}
+    assert ["data", "check", "path/to/mvtec"] in commands("docs/data.md")
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/results/README.md"])
+def test_named_make_targets_exist(name):
+    targets = set(re.findall(r"^(\w+):", read("Makefile"), re.MULTILINE))
+    named = set(re.findall(r"(?:^|`)make (\w+)", read(name), re.MULTILINE))
     assert named
     assert named <= targets
+
+
+def headings(text):
+    """The anchors of a document's headings, as GitHub makes them."""
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_lead_somewhere(name):
+    for link in re.findall(r"\]\(([^)\s]+)\)", read(name)):
+        if re.match(r"[a-z]+:", link):
+            continue  # on the web
+        path, _, anchor = link.partition("#")
+        target = (ROOT / name).parent / path if path else ROOT / name
+        assert target.exists(), link
+        assert not anchor or anchor in headings(target.read_text()), link
+
+
+@pytest.mark.parametrize("name", PRESENT)
+def test_named_files_and_modules_exist(name):
+    text = read(name)
+    for path in re.findall(r"(?<![\w/.])(?:modeling_ideal|tests|hub|docs)/[\w./-]*\w/?", text):
+        assert (ROOT / path).exists(), path
+    for module in re.findall(r"(?<![\w/.])(?:modeling_ideal|tests)(?:\.(?!py\b)\w+)+", text):
+        pkgutil.resolve_name(module)  # raises if it is not there
+
+
+def test_the_way_of_a_picture_names_every_file_of_the_root_once():
+    [way] = re.findall(r"^## The way of a picture\n(.*?)^## ", read("CONTRIBUTING.md"), re.MULTILINE | re.DOTALL)
+    named = re.findall(r"`(\w+\.py)`", way)
+    assert sorted(named) == sorted(path.name for path in shipped_files())
+
+
+def test_the_drawing_names_every_file_of_the_root():
+    words = set(re.findall(r"\w+", read("docs/overview.svg")))
+    assert {path.stem for path in shipped_files()} <= words
