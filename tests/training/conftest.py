@@ -20,17 +20,23 @@ from ..conftest import PATCH, threads, tiny_model
 from ..evaluation.conftest import SIDE, model_folder, save_part  # noqa: F401 - a fixture
 
 TINY = [f"image_size={SIDE}", "num_deviation_vectors=5", "num_attention_heads=4", "top_fraction=0.1"]
-FRESH_PROCESS = {**os.environ, "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
-"""Environment of a process that computes exactly as this one does."""
 
 
 @pytest.fixture(scope="package", autouse=True)
 def small_and_alone(tmp_path_factory):
-    """One thread, which is faster at this size, and a cache of `datasets` away from the user's."""
+    """One thread, which is faster at this size, and a cache of `datasets` away from the user's; yields the latter."""
+    cache = tmp_path_factory.mktemp("datasets_cache")
     with threads(1), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path_factory.mktemp("datasets_cache"))
+        patch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
         datasets.disable_progress_bars()
-        yield
+        yield cache
+
+
+@pytest.fixture(scope="package")
+def environment(small_and_alone):
+    """Of a fresh process that computes exactly as this one does."""
+    settings = {"HF_DATASETS_CACHE": str(small_and_alone), "ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+    return {**os.environ, **settings}
 
 
 @pytest.fixture(scope="session")

@@ -10,13 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from .conftest import FRESH_PROCESS, command_line, distillation_log
+from .conftest import command_line, distillation_log
 
 LAUNCH = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
 
 
 @pytest.fixture(scope="module")
-def two_processes(undisturbed, distilled, tmp_path_factory):
+def two_processes(undisturbed, distilled, environment, tmp_path_factory):
     """Options of a training and a distillation that two processes have done, and what these printed."""
     folder = tmp_path_factory.mktemp("two")
     trained = replace(undisturbed[0], output_dir=str(folder / "trained"))
@@ -26,7 +26,7 @@ def two_processes(undisturbed, distilled, tmp_path_factory):
         ("modeling_ideal.training.train", command_line(trained)),
     ]
     command = [sys.executable, *LAUNCH, str(Path(__file__).with_name("launched.py")), json.dumps(commands)]
-    result = subprocess.run(command, env=FRESH_PROCESS, capture_output=True, text=True, check=False)
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return trained, student, result.stdout
 

@@ -66,11 +66,11 @@ class Distillation:
         agreement = self._save(loss=None) if self.step == 0 else self._agreement()
         last = self.options.steps
         hidden = not self.accelerator.is_main_process
-        with tqdm(total=last, initial=self.step, desc="Distilling", unit="step", disable=hidden) as progress:
+        with tqdm(total=last, initial=self.step, desc="Distilling", unit="step", disable=hidden) as bar:
             while self.step < last:
                 loss = self._learn(self._batch())
-                progress.update()
-                progress.set_postfix(loss=f"{loss:.4f}", **{name: f"{value:.4f}" for name, value in agreement.items()})
+                bar.update()
+                bar.set_postfix(loss=f"{loss:.4f}", **{name: f"{value:.4f}" for name, value in agreement.items()})
                 if self.step % self.options.save_every == 0 or self.step == last:
                     agreement = self._save(loss)
         return agreement

@@ -1,4 +1,4 @@
-"""Rendered textures, which keep a student from knowing nothing but the products in its photographs."""
+"""Rendered textures, so that a student generalises beyond the products in its photographs."""
 
 from collections.abc import Callable
 

@@ -29,15 +29,17 @@ class HeadTraining:
         accelerator: Accelerator,
         model: IdealModel,
         checkpoints: Checkpoints,
-        held_out: Source | None,
+        held_out_source: Source | None,
     ) -> None:
         self.options = options
         self.accelerator = accelerator
         self.model = model.train()
         self.checkpoints = checkpoints
-        self.held_out = held_out
+        self.held_out_source = held_out_source
         self.validation_sets = (
-            [] if held_out is None else validation_sets(held_out, options.setups, options.validation_seeds)
+            []
+            if held_out_source is None
+            else validation_sets(held_out_source, options.setups, options.validation_seeds)
         )
         self.steps = options.epochs * options.steps_per_epoch
         self.warmup = warmup_steps(options.steps_per_epoch, options.epochs)
@@ -50,7 +52,7 @@ class HeadTraining:
             optimizer.load_state_dict(optimizer_state)
         self.objective, self.optimizer = accelerator.prepare(EpisodeLoss(model), optimizer)
 
-    def fit(self, batches: Batches) -> Progress:
+    def run(self, batches: Batches) -> Progress:
         """Train from the last checkpoint to the end."""
         progress, per_epoch = self.progress, self.options.steps_per_epoch
         bar = tqdm(
@@ -109,8 +111,8 @@ class HeadTraining:
             means = [losses["loss"] for losses in self.progress.epoch_losses(options.steps_per_epoch)]
             check_falling_losses(means, -(-self.warmup // options.steps_per_epoch))
         due = epoch % options.validation_every == 0 or epoch == options.epochs
-        if self.held_out is not None and due:
-            figures = validate(self.model, self.held_out, self.validation_sets)
+        if self.held_out_source is not None and due:
+            figures = validate(self.model, self.held_out_source, self.validation_sets)
             self.progress.validations.append({"epoch": epoch, "setups": figures})
             self.accelerator.log(
                 {f"{setup}/{name}": value for setup, part in figures.items() for name, value in part["mean"].items()},

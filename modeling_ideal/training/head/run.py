@@ -34,14 +34,14 @@ def train_head(options: HeadTrainingOptions) -> dict[str, Any]:
         write_options(options)
     model, processor = load_start(options)
     model.to(accelerator.device)
-    source, held_out = load_source(options, BackboneEncoder(model, processor))
+    source, held_out_source = load_source(options, BackboneEncoder(model, processor))
     episodes, notes = draw_episodes(source, options)
     for note in notes:
         accelerator.print(note)
     if options.trackers:
         accelerator.init_trackers("ideal", {name: str(value) for name, value in asdict(options).items()})
     checkpoints = Checkpoints(options.output / "checkpoints", options.keep_checkpoints, source.digest)
-    training = HeadTraining(options, accelerator, model, checkpoints, held_out)
+    training = HeadTraining(options, accelerator, model, checkpoints, held_out_source)
     batches = Batches(
         episodes,
         source.cache,
@@ -50,7 +50,7 @@ def train_head(options: HeadTrainingOptions) -> dict[str, Any]:
         accelerator.process_index,
         accelerator.num_processes,
     )
-    progress = training.fit(batches)
+    progress = training.run(batches)
     record = make_record(options, progress, model.eval(), source, accelerator.num_processes, notes)
     if accelerator.is_main_process:
         write_run(options, record, model, processor)
