@@ -25,8 +25,9 @@ def two_processes(undisturbed, distilled, environment, tmp_path_factory):
         ("modeling_ideal.training.distill", command_line(student)),
         ("modeling_ideal.training.train", command_line(trained)),
     ]
-    command = [sys.executable, *LAUNCH, str(Path(__file__).with_name("launched.py")), json.dumps(commands)]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    command = [sys.executable, *LAUNCH, "-m", "tests.training.launched", json.dumps(commands)]
+    root = Path(__file__).resolve().parents[2]
+    result = subprocess.run(command, env=environment, cwd=root, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
     return trained, student, result.stdout
 
