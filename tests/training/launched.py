@@ -1,6 +1,6 @@
 """Several modules as commands in one process, since importing takes longer than what the tests do with them.
 
-    python -m tests.training.launched '[[MODULE, [WORDS...]], ...]'
+python -m tests.training.launched '[[MODULE, [WORDS...]], ...]'
 """
 
 import json
