@@ -5,9 +5,11 @@ from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard
 
-from modeling_ideal.evaluation.cost.measure import cost_table
-from modeling_ideal.evaluation.report.markdown_report import METRICS, SETTINGS, metrics_table
-from modeling_ideal.evaluation.report.results_files import by_target, read_results
+from modeling_ideal.data.setups import SETTINGS
+from modeling_ideal.evaluation.cost.table import cost_table
+from modeling_ideal.evaluation.report.metric_tables import metrics_table
+from modeling_ideal.evaluation.report.target_results import group_by_target
+from modeling_ideal.evaluation.results_file import METRICS, read_results
 
 RESULTS, COST = "<!-- results -->", "<!-- cost -->"
 NOT_MEASURED = "Not measured for this version."
@@ -57,7 +59,7 @@ def results_tables(contents: list[dict]) -> str:
     """All metrics on every target, as Markdown."""
     parts = [
         f"{target.name}, {setting.capitalize()}:\n\n{metrics_table(target, setting)}"
-        for target in (by_target(contents) if contents else [])
+        for target in (group_by_target(contents) if contents else [])
         for setting in SETTINGS
         if target.setups(setting)
     ]

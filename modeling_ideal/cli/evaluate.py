@@ -74,7 +74,7 @@ def _add_tables(commands: argparse._SubParsersAction) -> None:
 
 
 def _tables(arguments: argparse.Namespace) -> int:
-    from ..evaluation.command import make_tables
+    from ..evaluation.report.command import make_tables
 
     return say(make_tables(arguments).rstrip("\n"))
 
@@ -99,6 +99,6 @@ def _add_cost(commands: argparse._SubParsersAction) -> None:
 
 
 def _cost(arguments: argparse.Namespace) -> int:
-    from ..evaluation.cost.measure import cost
+    from ..evaluation.cost.command import cost
 
     return say(cost(arguments))

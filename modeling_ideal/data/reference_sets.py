@@ -9,13 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ..writing.files import write_atomically
+from ..writing.files import write_json
 from .catalogue import Catalogue
 from .episodes import Episode, Pools
 from .folder import NORMAL
-from .setups import Setup
+from .setups import SETTINGS, Setup
 
-SETTINGS = ("general", "hard")
 _FORMAT = 1
 
 
@@ -76,7 +75,7 @@ def _draw_category(pools: Pools, category: str, setup: Setup, seed: int) -> Refe
 def write_references(path: str | Path, sets: Sequence[ReferenceSet]) -> None:
     """Write reference sets to a JSON file."""
     content = {"format": _FORMAT, "reference_sets": [asdict(reference_set) for reference_set in sets]}
-    write_atomically(Path(path), (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode())
+    write_json(Path(path), content)
 
 
 def read_references(path: str | Path) -> list[ReferenceSet]:

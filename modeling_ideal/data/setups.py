@@ -3,6 +3,9 @@
 import re
 from dataclasses import dataclass
 
+SETTINGS = ("general", "hard")
+"""Which queries a reference set is tested on; see `inference_episodes`."""
+
 
 @dataclass(frozen=True)
 class Setup:

@@ -16,19 +16,19 @@ def source_side_bound(
     failure_probability: float = 0.05,
     source_weights: Sequence[float] | None = None,
 ) -> float:
-    """How far the risk over the source domains can lie from the risk seen in training: B_src of Eq. A20.
+    """The bound B_src of Eq. A20 on the gap between the risk over the source domains and the training risk.
 
     sqrt(sum_k(beta_k^2 / n_k) / 2 * log(M / delta)) + 2 sum_k(beta_k sqrt(d / n_k * log(e n_k / d)))
 
-    for losses in 0..1. It grows with M, by the square root of its logarithm, and falls with every n_k.
+    for losses in 0..1. It grows with the square root of log M, and falls as any n_k grows.
 
     Args:
         num_deviation_vectors: M, at least 1.
-        num_episodes: n_k, training episodes of each of the K source domains, or a number for a single domain; each
-            at least `vc_dimension`, since the capacity term (Eq. A10) says nothing below it.
+        num_episodes: n_k, training episodes of each of the K source domains, or one number for a single domain; each
+            at least `vc_dimension`, since the capacity term (Eq. A10) does not hold below it.
         vc_dimension: d, of the class of models; above 0.
         failure_probability: delta in (0, 1): the bound holds with probability 1 - delta.
-        source_weights: beta_k, not negative and of sum 1; equal when not given.
+        source_weights: beta_k, not negative, with sum 1; equal by default.
     """
     episodes = np.atleast_1d(np.asarray(num_episodes, dtype=np.float64))
     weights = np.full(episodes.shape, 1 / max(episodes.size, 1))
@@ -62,12 +62,12 @@ def plot_source_side_bound(
     vc_dimension: float = 10,
     failure_probability: float = 0.05,
 ) -> None:
-    """Draw the bound of a single source domain over M and n (two or more of each), and write it to a PNG file.
+    """Plot the bound of a single source domain over M and n (two or more of each), and write it to a PNG file.
 
-    The file appears whole or not at all. The default episodes go up to five times the paper's training (20 epochs of
-    500); its M is 45. The VC dimension of the model is not known: its default only fixes the scale.
+    The file is written in one step. The default episodes go up to five times the paper's training (20 epochs of 500);
+    its M is 45. The VC dimension of the model is unknown: the default only sets the scale.
     """
-    # Drawn without pyplot, which would keep state and may look for a display.
+    # Without pyplot, which keeps state and may look for a display.
     from matplotlib.figure import Figure
 
     @np.vectorize
@@ -85,7 +85,7 @@ def plot_source_side_bound(
         lines.plot(num_deviation_vectors, values, marker="o", markersize=3, label=f"n = {episodes:,}")
     lines.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
     lines.set(ylabel="source-side bound (Eq. A20)", ylim=(0, None))
-    # Along a line of equal bound: the episodes that pay for more deviation vectors.
+    # Lines of equal bound: how many more episodes make up for more deviation vectors.
     levels.set(ylabel="training episodes n", yscale="log", yticks=num_episodes)
     levels.set_yticklabels([f"{episodes:,}" for episodes in num_episodes])
     grid = np.meshgrid(
@@ -97,4 +97,4 @@ def plot_source_side_bound(
         axes.minorticks_off()
     figure.suptitle(f"VC dimension {vc_dimension:g}, failure probability {failure_probability:g}")
 
-    write_figure(Path(path), figure, {})
+    write_figure(Path(path), figure)

@@ -1,4 +1,4 @@
-"""`ideal evaluate` and `ideal tables`: from the arguments of the command line to results and their tables."""
+"""`ideal evaluate`: from the arguments of the command line to results and their tables."""
 
 import argparse
 import shlex
@@ -6,25 +6,23 @@ from pathlib import Path
 
 from transformers import AutoConfig
 
+from ..data.setups import SETTINGS
 from ..image_processing_ideal import IdealImageProcessor
 from ..modeling_ideal import IdealModel
 from ..training.head.starting_point import model_on_backbone
-from .methods.context import METHODS
+from .methods import METHODS, ON_REQUEST
 from .protocol.evaluation import Evaluation
-from .protocol.reference_set_scores import IDEAL
-from .report.markdown_report import SETTINGS, metrics_table, tables, write_tables
-from .report.results_files import by_target, read_results
+from .report.metric_tables import metrics_table
+from .report.target_results import group_by_target
+from .results_file import IDEAL
 
 
 def evaluate(arguments: argparse.Namespace) -> str:
-    """Run the evaluation; returns its means as Markdown tables, in the first of several processes."""
+    """Run the evaluation; returns its means as Markdown tables, or an empty text in all processes but the first."""
     from accelerate import PartialState
 
     model, processor = _load(arguments)
-    default = [IDEAL] if arguments.model else [name for name in METHODS if name != "rotated_normal_matching"]
-    methods = arguments.methods or default
-    if methods == ["all"]:
-        methods = [IDEAL, *METHODS] if arguments.model else list(METHODS)
+    methods = _methods(arguments)
     others = {name: IdealModel.from_pretrained(folder) for name, folder in map(_named, arguments.compare)}
     if IDEAL in methods and not arguments.model:
         raise ValueError("the method 'ideal' needs a trained --model, got a --backbone alone")
@@ -48,7 +46,7 @@ def evaluate(arguments: argparse.Namespace) -> str:
     ).run()
     if not PartialState().is_main_process:
         return ""
-    [target] = by_target([results])
+    [target] = group_by_target([results])
     means = [
         f"{setting.capitalize()}\n\n{metrics_table(target, setting)}" for setting in SETTINGS if target.setups(setting)
     ]
@@ -63,13 +61,13 @@ def _named(comparison: str) -> tuple[str, str]:
     return name, folder
 
 
-def make_tables(arguments: argparse.Namespace) -> str:
-    """The tables of existing results; returns them, or an empty text where they went to a file."""
-    results = [read_results(path) for path in arguments.results]
-    if arguments.out is None:
-        return tables(results)
-    write_tables(arguments.out, results)
-    return ""
+def _methods(arguments: argparse.Namespace) -> list[str]:
+    """The methods that are asked for; by default the model alone, or every quick method on a bare backbone."""
+    if arguments.methods == ["all"]:
+        return [IDEAL, *METHODS] if arguments.model else list(METHODS)
+    if arguments.methods:
+        return arguments.methods
+    return [IDEAL] if arguments.model else [name for name in METHODS if name not in ON_REQUEST]
 
 
 def _load(arguments: argparse.Namespace) -> tuple[IdealModel, IdealImageProcessor]:
@@ -88,7 +86,7 @@ def _load(arguments: argparse.Namespace) -> tuple[IdealModel, IdealImageProcesso
 
 
 def _command(arguments: argparse.Namespace, methods: list[str]) -> str:
-    """How to repeat it; folders by their names, since where they lie is nobody else's business."""
+    """The command that repeats this; folders by name only, since their location is private."""
     words = ["ideal", "evaluate"]
     for name in ("model", "backbone", "onnx", "target", "references"):
         if value := getattr(arguments, name):

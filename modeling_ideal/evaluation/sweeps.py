@@ -1,9 +1,9 @@
-"""Sweeps over the method's settings (appendix E, F): train with each value, measure on held-out source categories.
+"""Sweeps over the method's settings (appendices E and F): train with each value, measure on held-out categories.
 
-    python -m modeling_ideal.evaluation.sweeps --source DIR --backbone NAME --held_out grid pill --out DIR
+    python -m modeling_ideal.evaluation.sweeps --source DIR --backbone NAME --held_out grid pill --output_dir DIR
 
-A sweep changes one setting of the paper's model and nothing else. Every point is a short training run of its own
-below the output folder, so that a stopped sweep goes on where it was; then one JSON and one picture a sweep.
+A sweep changes one setting of the paper's model and nothing else. Every point is a short training run in a folder of
+its own, so a sweep that was stopped resumes where it was. Writes sweeps.json and one picture per sweep and set-up.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from ..training.head.options import HeadTrainingOptions
 from ..training.head.run import train_head
 from ..training.options import add_options, read_options
-from ..writing.files import write_atomically, write_figure
+from ..writing.files import write_figure, write_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,8 +53,8 @@ SWEEPS: dict[str, dict[str, Change]] = {
     "stages together": _values("stage", "stage6", "stage9", "stage6+stage9"),
     "epochs": _values("epochs", 4, 8, 16),
 }
-LEAST_RANGE = 6.0  # percentage points that a plot shows at least: noise should look like noise
-FIGURES = {"image_auroc": "image AUROC", "pixel_auroc": "pixel AUROC"}
+LEAST_RANGE = 6.0  # percentage points that a plot covers at least, so that noise looks like noise
+PLOTTED = {"image_auroc": "image AUROC", "pixel_auroc": "pixel AUROC"}
 
 
 def run_sweeps(base: HeadTrainingOptions, names: Sequence[str], out: Path) -> dict[str, Any]:
@@ -69,21 +69,21 @@ def run_sweeps(base: HeadTrainingOptions, names: Sequence[str], out: Path) -> di
         points = {label: _measure(base, change, out / "runs") for label, change in SWEEPS[name].items()}
         sweeps[name] = points
         for setup in base.setups:
-            write_figure(out / f"{name.replace(' ', '_')}_{setup}.png", draw_sweep(name, setup, points), {})
+            write_figure(out / f"{name.replace(' ', '_')}_{setup}.png", draw_sweep(name, setup, points))
     record = {"arguments": _public(base), "sweeps": sweeps}
-    write_atomically(out / "sweeps.json", (json.dumps(record, indent=2) + "\n").encode())
+    write_json(out / "sweeps.json", record)
     return record
 
 
 def _measure(base: HeadTrainingOptions, change: Change, runs: Path) -> dict[str, dict[str, float]]:
-    """`{set-up: mean figures}` over the held-out categories at the end of a run with this change."""
+    """`{set-up: metrics}`, means over the held-out categories at the end of a run with this change."""
     arguments = change_arguments(base, change, runs)
     record = train_head(arguments)
-    return {setup: figures["mean"] for setup, figures in record["validation"][-1]["setups"].items()}
+    return {setup: summary["mean"] for setup, summary in record["validation"][-1]["setups"].items()}
 
 
 def change_arguments(base: HeadTrainingOptions, change: Change, runs: Path) -> HeadTrainingOptions:
-    """The arguments of one point; points that come to the same settings share a run."""
+    """The arguments of one point; points with the same settings share a run."""
     given = {field.name for field in fields(HeadTrainingOptions)} & set(change)
     changed = replace(base, **{key: change[key] for key in given})
     config = {**DEFAULTS, **base.config_values(), **{key: change[key] for key in set(change) - given}}
@@ -111,7 +111,7 @@ def draw_sweep(name: str, setup: str, points: Mapping[str, Mapping[str, Mapping[
 
     figure = Figure(figsize=(8, 3.2), dpi=120, layout="constrained")
     figure.suptitle(f"{name}, {setup}, held-out source categories", x=0.01, ha="left", fontweight="bold")
-    for axes, (key, title) in zip(figure.subplots(1, 2), FIGURES.items(), strict=True):
+    for axes, (key, title) in zip(figure.subplots(1, 2), PLOTTED.items(), strict=True):
         labels, values = list(points), [point[setup][key] for point in points.values()]
         axes.plot(labels, values, marker="o")
         for place, value in enumerate(values):
@@ -124,7 +124,7 @@ def draw_sweep(name: str, setup: str, points: Mapping[str, Mapping[str, Mapping[
 
 
 def _public(arguments: HeadTrainingOptions) -> dict[str, Any]:
-    """The arguments as they are kept: folders by their names, since where they lie says nothing."""
+    """The arguments as they are stored: folders by name only, since their location is private."""
     given = asdict(arguments)
     for key in ("source", "output_dir", "backbone", "cache"):
         given[key] = None if given[key] is None else Path(given[key]).name
@@ -132,7 +132,7 @@ def _public(arguments: HeadTrainingOptions) -> dict[str, Any]:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The command line of this module: the arguments of a training, and which sweeps to run."""
+    """The command line of this module: the options of a training run, and which sweeps to run."""
     parser = argparse.ArgumentParser(prog="modeling_ideal.evaluation.sweeps", description=__doc__.split("\n")[0])
     add_options(parser, HeadTrainingOptions)
     parser.add_argument("--sweeps", nargs="+", default=list(SWEEPS), metavar="NAME", help=f"default: {list(SWEEPS)}")

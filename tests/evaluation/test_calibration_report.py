@@ -36,8 +36,8 @@ def test_the_table_is_what_calibrating_and_scoring_by_hand_gives(target, model_f
         line.split(" | ")[0].strip("| "): line.strip("| ").split(" | ") for line in text.splitlines() if "|" in line
     }
     assert {"bolt", "nut", "mean"} <= set(rows)
-    assert "wished false-alarm level of 30 %" in text
-    assert "vouch for 33.3 % at best" in text
+    assert "a requested false-alarm rate of 30 %." in text
+    assert "support 33.3 % at best" in text
     assert str(target.parent) not in text
 
     model, processor = IdealModel.from_pretrained(model_folder), IdealImageProcessor.from_pretrained(model_folder)

@@ -11,7 +11,8 @@ from transformers import AutoConfig
 from modeling_ideal.backbone import build_backbone
 from modeling_ideal.cli import main
 from modeling_ideal.evaluation.cost import workload
-from modeling_ideal.evaluation.cost.measure import HEAD, cost_table, count_flops, measure_cost
+from modeling_ideal.evaluation.cost.measurement import count_flops, measure_cost
+from modeling_ideal.evaluation.cost.table import HEAD, cost_table
 from modeling_ideal.evaluation.cost.timing import interleaved_medians
 from modeling_ideal.evaluation.cost.workload import noise, peak_memory
 from modeling_ideal.evaluation.report.paper import COST
@@ -170,3 +171,9 @@ def test_the_command(no_memory, model_folder, tmp_path, capsys):
 def test_bad_arguments_are_refused(model, changes, message):
     with pytest.raises(ValueError, match=message):
         measure_cost(**{"models": {"tiny": model}, "setups": ["N1A1"], "rounds": 1, **changes})
+
+
+def test_the_command_does_not_need_datasets():
+    code = "import sys; import modeling_ideal.evaluation.cost.command; print('datasets' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "False\n"

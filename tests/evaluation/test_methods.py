@@ -5,7 +5,10 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from modeling_ideal.evaluation.methods.context import CORESET_SHARE, METHODS, Context, Query, coreset
+from modeling_ideal.evaluation.methods import METHODS, ON_REQUEST, method
+from modeling_ideal.evaluation.methods.context import Context, Query
+from modeling_ideal.evaluation.methods.coreset import CORESET_SHARE, select_coreset
+from modeling_ideal.evaluation.methods.normal_matching import rotated_copies
 
 from .. import plain
 
@@ -26,7 +29,7 @@ def features():
 def context(features):
     marked = torch.zeros(1, *GRID, dtype=torch.bool)
     marked[0, 1:3, 1:3] = True
-    return Context(features["normal"], features["abnormal"], marked, features["rotated"])
+    return Context(features["normal"], features["abnormal"], marked, lambda: features["rotated"])
 
 
 def plain_parts(features, marked, normals):
@@ -92,7 +95,7 @@ def test_subspace_is_what_pca_does_not_reconstruct(features, context, plainly):
 
 
 def test_coreset_distance(features, context, plainly):
-    kept = coreset(context.normals).double().numpy()
+    kept = select_coreset(context.normals).double().numpy()
     assert len(kept) == int(40 * CORESET_SHARE)
     assert all(any(np.allclose(patch, normal) for normal in plainly["normals"]) for patch in kept)
     values = [min(np.linalg.norm(patch - other) for other in kept) for patch in plainly["query"]]
@@ -101,7 +104,7 @@ def test_coreset_distance(features, context, plainly):
 
 def test_a_coreset_is_chosen_greedily():
     line = torch.tensor([[0.0], [1.0], [2.0], [9.0], [4.0]] * 4)
-    assert coreset(line).flatten().tolist() == [4.0, 9.0]  # nearest the mean, then the farthest from it
+    assert select_coreset(line).flatten().tolist() == [4.0, 9.0]  # nearest the mean, then the farthest from it
 
 
 def test_references_that_are_missing_are_named(features):
@@ -116,3 +119,44 @@ def test_without_normal_references_unmarked_patches_serve(features, context):
     alone = Context(None, features["abnormal"], context.marked)
     scores = METHODS["normal_matching"](Query(features["abnormal"][0].flatten(0, 1), alone))
     assert torch.allclose(scores.view(GRID)[~context.marked[0]], torch.zeros(16), atol=1e-6)
+
+
+def test_every_file_of_the_folder_adds_its_methods_in_the_order_of_their_names():
+    assert list(METHODS) == sorted(METHODS)
+    assert {name: function.__name__ for name, function in METHODS.items()} == {name: name for name in METHODS}
+    assert set(METHODS) == {
+        *("abnormal_matching", "both_matching", "normal_matching", "rotated_normal_matching"),
+        *("residual_matching", "nve_matching", "shared_normal_matching", "shared_nve_matching"),
+        *("residual_length", "nve_length", "subspace", "coreset"),
+    }
+    assert {"rotated_normal_matching"} == ON_REQUEST
+
+
+def test_a_name_is_given_once():
+    def coreset(query):
+        return query.patches
+
+    with pytest.raises(ValueError, match=r"expected a new name for a method, got 'coreset', which .*methods\.coreset"):
+        method()(coreset)
+
+
+def test_what_belongs_to_the_references_is_computed_once(features, context):
+    calls = []
+
+    def count(given):
+        calls.append(given)
+        return len(calls)
+
+    assert [context.once(count), context.once(count), context.shared.once(count)] == [1, 1, 2]
+    assert calls == [context, context.shared]
+
+
+def test_rotated_copies_turn_by_an_eighth_and_have_no_black_corners(picture):
+    copies = rotated_copies(picture)
+    assert len(copies) == 8
+    assert {copy.size for copy in copies} == {picture.size}
+    np.testing.assert_array_equal(copies[0], picture)
+    square = picture.crop((0, 0, 30, 30))
+    turned = np.asarray(rotated_copies(square)[2], float)
+    assert np.abs(turned - np.rot90(square, 1)).mean() < 6  # a quarter; the centre is between pixels
+    assert min(np.asarray(copy).max(-1).min() for copy in copies) >= np.asarray(picture).max(-1).min() - 40

@@ -8,16 +8,15 @@ from PIL import Image
 from modeling_ideal import IdealImageProcessor, IdealModel
 from modeling_ideal.cli import main
 from modeling_ideal.data.reference_sets import draw_references, inference_episodes
+from modeling_ideal.evaluation.pictures import category_pictures, montage, plots
+from modeling_ideal.evaluation.pictures.category_pictures import spread_out
+from modeling_ideal.evaluation.pictures.deviations import embed, neighbor_agreement, project, sample_deviations
+from modeling_ideal.evaluation.pictures.montage import MontageRow, Tile, color_scale, draw_montage
+from modeling_ideal.evaluation.pictures.plots import MethodCurves, draw_curves
 from modeling_ideal.evaluation.protocol.evaluation import Evaluation
-from modeling_ideal.evaluation.protocol.reference_set_scores import Workbench, reference_context
-from modeling_ideal.evaluation.report import montage, pictures, plots
-from modeling_ideal.evaluation.report.deviations import embed, neighbor_agreement, project, sample_deviations
-from modeling_ideal.evaluation.report.montage import Row, Tile, color_scale, draw_montage
-from modeling_ideal.evaluation.report.pictures import spread_out
-from modeling_ideal.evaluation.report.plots import MethodCurves, draw_curves
+from modeling_ideal.evaluation.protocol.scorer import Scorer
 from modeling_ideal.metrics import image_metrics, pixel_metrics
 from modeling_ideal.pipeline_results import OPACITY, Scale, heat
-from modeling_ideal.writing.files import write_figure
 
 NAMES = ("montage", "curves", "deviations")
 METHODS = ["ideal", "normal_matching"]
@@ -49,15 +48,15 @@ def quick(monkeypatch):
 
 
 @pytest.fixture
-def bench(target, model_folder, tmp_path, monkeypatch):
-    """The workbench that an evaluation gives to its pictures, and one of its reference sets."""
+def scored(target, model_folder, tmp_path, monkeypatch):
+    """The scorer that an evaluation gives to its pictures, and one of its reference sets."""
     given = []
     monkeypatch.setattr(
         "modeling_ideal.evaluation.protocol.evaluation.draw_pictures", lambda *parts: given.append(parts)
     )
     evaluate(target, model_folder, tmp_path)
-    bench, _, sets, *_ = given[0]
-    return bench, sets[0]
+    scorer, _, sets, *_ = given[0]
+    return scorer, sets[0]
 
 
 def files(out, setup="N1A1"):
@@ -92,8 +91,10 @@ def test_files_hold_neither_date_nor_version(drawn):
 
 def test_only_missing_and_outdated_pictures_are_drawn(quick, target, model_folder, tmp_path, monkeypatch):
     evaluate(target, model_folder, tmp_path)
-    written, real = [], pictures.write_figure
-    monkeypatch.setattr(pictures, "write_figure", lambda path, *rest: (written.append(path.name), real(path, *rest)))
+    written, real = [], category_pictures.write_figure
+    monkeypatch.setattr(
+        category_pictures, "write_figure", lambda path, *rest: (written.append(path.name), real(path, *rest))
+    )
     evaluate(target, model_folder, tmp_path)
     assert written == []
     files(tmp_path)["nut_curves.png"].unlink()
@@ -137,7 +138,8 @@ def test_a_montage_draws_all_maps_of_a_method_on_one_scale(monkeypatch):
     used, real = [], montage.heat
     monkeypatch.setattr(montage, "heat", lambda scores, scale: (used.append(scale), real(scores, scale))[1])
     queries = [
-        Row(tile(), {"a": np.full((8, 12), value), "b": np.zeros((8, 12))}, {"a": 1, "b": 2}) for value in (0, 9)
+        MontageRow(tile(), {"a": np.full((8, 12), value), "b": np.zeros((8, 12))}, {"a": 1, "b": 2})
+        for value in (0, 9)
     ]
     scales = {"a": Scale(1, 2), "b": Scale(0, 7)}
     figure = draw_montage("title", [tile()], queries, scales)
@@ -195,7 +197,9 @@ def test_areas_of_curves_are_the_metrics():
 def test_areas_in_the_legend_are_those_of_the_results(quick, target, model_folder, tmp_path, monkeypatch):
     seen = {}
     monkeypatch.setattr(
-        pictures, "draw_curves", lambda title, curves: seen.update({title: curves}) or draw_curves(title, curves)
+        category_pictures,
+        "draw_curves",
+        lambda title, curves: seen.update({title: curves}) or draw_curves(title, curves),
     )
     results = evaluate(target, model_folder, tmp_path, seeds=[0])
     general = results["methods"]["ideal"]["setups"]["N1A1"]["general"]["categories"]
@@ -217,32 +221,32 @@ def test_projection_is_equation_8():
     np.testing.assert_allclose(found.numpy(), expected, atol=1e-12)
 
 
-def test_deviations_are_those_of_the_patches_they_are_called_after(bench):
-    bench, references = bench
-    episodes = inference_episodes(bench.catalogue, references)
+def test_deviations_are_those_of_the_patches_they_are_called_after(scored):
+    scorer, references = scored
+    episodes = inference_episodes(scorer.catalogue, references)
     queries = [episode.query for episode in episodes]
-    context = reference_context(bench, episodes[0].normal, episodes[0].abnormal)
-    sample = sample_deviations(bench, context, queries, max_patches=8)
+    context = scorer.context(episodes[0].normal, episodes[0].abnormal)
+    sample = sample_deviations(scorer, context, queries, max_patches=8)
     assert (len(sample.anomalous), sample.anomalous.sum()) == (16, 8)
     assert set(sample.kinds) == {"residual", "denoised", "projected"}
-    everything = bench.cache.features(queries).float().flatten(1, 2)  # (n, N, C)
-    marked = bench.cache.patch_masks(queries).flatten(1)
+    everything = scorer.cache.features(queries).float().flatten(1, 2)  # (n, N, C)
+    marked = scorer.cache.patch_masks(queries).flatten(1)
     normals = context.normals
     for residual, anomalous, picture in zip(sample.kinds["residual"], sample.anomalous, sample.pictures, strict=True):
         patches = everything[picture][marked[picture] == bool(anomalous)]
         nearest = torch.cosine_similarity(patches[:, None], normals[None], dim=-1).argmax(1)
         candidates = patches - normals[nearest]
         assert (candidates - torch.from_numpy(residual)).abs().amax(1).min() < 1e-5
-    without_head = Workbench(bench.cache, bench.catalogue, ["normal_matching"], bench.model)
+    without_head = Scorer(scorer.cache, scorer.catalogue, ["normal_matching"], scorer.model)
     assert set(sample_deviations(without_head, context, queries, 5).kinds) == {"residual", "denoised"}
 
 
-def test_normal_references_alone_have_no_projected_deviations(bench):
-    bench, _ = bench
-    references = draw_references(bench.catalogue, "N2A0", 0)[0]
-    episodes = inference_episodes(bench.catalogue, references)
-    context = reference_context(bench, episodes[0].normal, episodes[0].abnormal)
-    sample = sample_deviations(bench, context, [episode.query for episode in episodes], 5)
+def test_normal_references_alone_have_no_projected_deviations(scored):
+    scorer, _ = scored
+    references = draw_references(scorer.catalogue, "N2A0", 0)[0]
+    episodes = inference_episodes(scorer.catalogue, references)
+    context = scorer.context(episodes[0].normal, episodes[0].abnormal)
+    sample = sample_deviations(scorer, context, [episode.query for episode in episodes], 5)
     assert set(sample.kinds) == {"residual", "denoised"}
 
 
@@ -261,13 +265,3 @@ def test_agreement_of_neighbors_leaves_the_own_picture_out():
     assert neighbor_agreement(vectors, np.array([False, False, True, True, True, False]), pictures) == 0.0
     assert np.isnan(neighbor_agreement(vectors, np.zeros(6, bool), pictures))
     assert np.isnan(neighbor_agreement(vectors, anomalous, np.zeros(6, int)))
-
-
-def test_a_figure_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
-    def broken(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr("os.replace", broken)
-    with pytest.raises(OSError, match="disk full"):
-        write_figure(tmp_path / "a.png", draw_montage("", [tile()], [], {}), {})
-    assert list(tmp_path.iterdir()) == []

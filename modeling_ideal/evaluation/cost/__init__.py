@@ -1,0 +1,1 @@
+"""What a model costs: parameters, operations, frames per second and memory."""

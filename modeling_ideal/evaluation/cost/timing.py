@@ -1,4 +1,4 @@
-"""Times that can be compared on a noisy machine."""
+"""Timing for comparisons on a noisy machine."""
 
 import statistics
 import time
@@ -9,7 +9,7 @@ Name = TypeVar("Name", bound=Hashable)
 
 
 def interleaved_medians(tasks: Mapping[Name, Callable[[], object]], rounds: int) -> dict[Name, float]:
-    """Median seconds of each task, all tasks taking turns, so that noise and clock changes hit them alike."""
+    """Median seconds of each task; tasks take turns, so that noise and clock changes affect all of them."""
     seconds: dict[Name, list[float]] = {name: [] for name in tasks}
     for round_number in range(rounds + 1):
         for name, task in tasks.items():

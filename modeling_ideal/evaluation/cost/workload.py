@@ -1,6 +1,6 @@
-"""What a cost is measured on: one query of noise with its references, scored here or in a process of its own.
+"""What the cost is measured on: one query of noise with its references, scored here or in a separate process.
 
-Imports little, because all that a process imports counts in its memory.
+It imports little, because everything that a process imports counts in its memory.
 """
 
 import json
@@ -27,7 +27,7 @@ class Workload(NamedTuple):
 
 
 def noise(model: IdealModel, num_normal: int, num_abnormal: int) -> Workload:
-    """Noise of the model's image size, with a defect in the middle of each abnormal reference."""
+    """Noise of the model's image size, with the masks of a defect in the middle of each abnormal reference."""
     side, generator = model.config.image_size, torch.Generator().manual_seed(0)
 
     def pictures(count: int) -> Tensor:
@@ -47,11 +47,11 @@ def peak_memory(folder: Path, num_normal: int, num_abnormal: int, references: Pa
 
     Args:
         folder: of the model.
-        num_normal, num_abnormal: references of the query.
-        references: a file that they were encoded into; None to encode them for the query.
+        num_normal, num_abnormal: numbers of references.
+        references: a file with the encoded references; None to encode them for the query.
 
     Returns:
-        None where the system does not tell: anywhere but on Linux.
+        None where the system does not report it: anywhere but on Linux.
     """
     if not CLEAR_REFS.exists():
         return None
@@ -66,7 +66,7 @@ def peak_memory(folder: Path, num_normal: int, num_abnormal: int, references: Pa
 
 @torch.no_grad()
 def _measure_peak(folder: str, num_normal: str, num_abnormal: str, references: str | None = None) -> float | None:
-    """In the process that is measured."""
+    """Runs in the process that is measured."""
     model = IdealModel.from_pretrained(folder)
     workload = noise(model, int(num_normal), int(num_abnormal))
     encoded = None if references is None else IdealReferences.load(references)

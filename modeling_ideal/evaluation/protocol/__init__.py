@@ -1,0 +1,1 @@
+"""The paper's protocol: fixed reference sets, every method on the same features, means over categories and seeds."""

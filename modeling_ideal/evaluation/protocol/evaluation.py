@@ -1,4 +1,4 @@
-"""The paper's protocol on a target folder: fixed reference sets, all methods, resumable, in one or more processes."""
+"""The paper's protocol on a target folder: fixed reference sets, all methods; resumable, in one or more processes."""
 
 import hashlib
 import json
@@ -9,10 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import datasets
 import torch
 import transformers
-from PIL import Image
 from torch import Tensor
 from tqdm import tqdm
 
@@ -20,40 +19,43 @@ from ...data.catalogue import Catalogue
 from ...data.feature_cache import encode_records
 from ...data.records import load_records
 from ...data.reference_sets import ReferenceSet, draw_references, read_references, write_references
-from ...data.setups import Setup
+from ...data.setups import SETTINGS, Setup
 from ...image_processing_ideal import IdealImageProcessor
 from ...modeling_ideal import IdealModel
 from ...training.encoder import BackboneEncoder
 from ...version import __version__
-from ..methods.context import METHODS
-from ..report.markdown_report import write_tables
-from ..report.pictures import draw_pictures
-from .reference_set_scores import IDEAL, Workbench, evaluate_unit
-from .results import by_setup, difficulties, join_parts, part_of, write_json
+from ...writing.files import write_json
+from ..methods import METHODS
+from ..methods.normal_matching import rotated_copies
+from ..pictures.category_pictures import draw_pictures
+from ..report.document import write_document
+from ..results_file import IDEAL
+from .measurement import Measurement, measure
+from .scorer import Scorer
+from .summary import difficulties, summaries
 
-FORMAT = 2  # of a part; another way of computing needs another number, or old parts would be taken for new ones
-ROTATIONS = 8
+FORMAT = 2  # of a measurement; a change in the computation needs a new number, or old files would be taken for new
 
 
 @dataclass
 class Evaluation:
-    """What to measure, on what; `run` does it.
+    """What to measure, and on what; `run` does it.
 
     Args:
-        model: with a trained head for the method `"ideal"`; any for the others.
+        model: any model; with a trained head for the method `"ideal"`.
         processor: of the model.
         target: folder of the target data set.
-        out: folder for `results.json`, `tables.md`, `references.json` and the parts that make a run resumable.
+        out: folder for `results.json`, `tables.md`, `references.json` and the measurements that make a run resumable.
         cache: folder of the feature cache.
-        layout: of the target.
+        layout: layout of the target.
         setups: for example `["N1A1", "N4A1"]`.
-        seeds: one reference set a category for each.
+        seeds: for each of them, one reference set per category.
         settings: `"general"`, `"hard"`.
         methods: `"ideal"`, keys of `METHODS` and of `others`.
         others: further models on the same backbone as methods, by name: ablations, other forms of the score.
-        references: a file of reference sets to repeat, instead of drawing them.
-        smoothing: of anomaly maps, in pixels.
-        command: how to repeat it, kept in the result.
+        references: a file of reference sets to use again, instead of drawing new ones.
+        smoothing: standard deviation in pixels of the Gaussian over anomaly maps.
+        command: the command that repeats the evaluation, kept in the results.
         pictures: draw montages, curves and deviations of the first seed into `out / "pictures"`.
     """
 
@@ -65,7 +67,7 @@ class Evaluation:
     layout: str = "auto"
     setups: Sequence[str] = ("N1A1", "N2A1", "N4A1", "N8A4")
     seeds: Sequence[int] = (0, 1, 2)
-    settings: Sequence[str] = ("general", "hard")
+    settings: Sequence[str] = SETTINGS
     methods: Sequence[str] = (IDEAL,)
     others: Mapping[str, IdealModel] = field(default_factory=dict)
     references: Path | None = None
@@ -84,8 +86,8 @@ class Evaluation:
             raise ValueError(f"expected at least one seed and one set-up, got {self.seeds} and {self.setups}")
         for setup in self.setups:
             Setup.parse(setup)
-        if unknown := sorted(set(self.settings) - {"general", "hard"}):
-            raise ValueError(f"settings: expected some of ['general', 'hard'], got {unknown}")
+        if unknown := sorted(set(self.settings) - set(SETTINGS)):
+            raise ValueError(f"settings: expected some of {list(SETTINGS)}, got {unknown}")
         self.encoder = BackboneEncoder(self.model, self.processor)
         for name, other in self.others.items():
             if name in (IDEAL, *METHODS):
@@ -104,7 +106,7 @@ class Evaluation:
         return {name: head for name, head in {IDEAL: self.model, **self.others}.items() if name in self.methods}
 
     def run(self) -> dict[str, Any]:
-        """Evaluate what is not there yet, and write the results; under `accelerate launch` processes share."""
+        """Measure what has not been measured yet, and write the results; processes of `accelerate launch` share it."""
         from accelerate import PartialState
         from accelerate.utils import parse_flag_from_env
 
@@ -114,33 +116,24 @@ class Evaluation:
         cache = encode_records(records, self.encoder, self.cache)
         catalogue = Catalogue.from_records(records)
         sets = self._reference_sets(catalogue)
-        rotate = None
-        if "rotated_normal_matching" in self.methods:
-            images = records.select_columns(["image"])
-
-            def rotate(indices: Sequence[int]) -> Tensor:
-                return torch.cat([self._rotated_features(images[index]["image"]) for index in indices])
-
-        bench = Workbench(
-            cache, catalogue, self.methods, self.model, self._heads, rotate, self.smoothing, self.settings
-        )
-        (self.out / "parts").mkdir(parents=True, exist_ok=True)
+        rotate = partial(self._rotated_features, records.select_columns(["image"]))
+        scorer = Scorer(cache, catalogue, self.methods, self.model, self._heads, rotate, self.smoothing, self.settings)
+        (self.out / "measurements").mkdir(parents=True, exist_ok=True)
         share = sets[state.process_index :: state.num_processes]
         for references in tqdm(share, desc="Evaluating", unit="set", disable=not state.is_local_main_process):
-            missing = [method for method in self.methods if not self._part(references, method).exists()]
+            missing = [method for method in self.methods if not self._measurement_file(references, method).exists()]
             if missing:
-                unit = evaluate_unit(replace(bench, methods=missing), references)
-                for method in missing:
-                    write_json(self._part(references, method), part_of(unit, method))
+                for method, measurement in measure(replace(scorer, methods=missing), references).items():
+                    write_json(self._measurement_file(references, method), measurement)
         state.wait_for_everyone()
         results = self._results(sets)
         if state.is_main_process:
             write_references(self.out / "references.json", sets)
             write_json(self.out / "results.json", results)
-            write_tables(self.out / "tables.md", [results])
+            write_document(self.out / "tables.md", [results])
         state.wait_for_everyone()
         if self.pictures and state.is_main_process:  # the others need not wait
-            draw_pictures(bench, records, sets, self.out / "pictures", partial(self._key, methods=self.methods))
+            draw_pictures(scorer, records, sets, self.out / "pictures", partial(self._key, methods=self.methods))
         return results
 
     def _reference_sets(self, catalogue: Catalogue) -> list[ReferenceSet]:
@@ -163,24 +156,17 @@ class Evaluation:
             )
         return wanted
 
-    def _rotated_features(self, image: Image.Image) -> Tensor:
-        """(turns, h, w, C) of a picture turned by eighths of a circle, corners filled by reflection."""
-        array = np.asarray(image.convert("RGB"))
-        height, width = array.shape[:2]
-        padded = np.pad(array, ((height // 2,) * 2, (width // 2,) * 2, (0, 0)), mode="reflect")
-        turned = []
-        for turn in range(ROTATIONS):
-            picture = Image.fromarray(padded).rotate(360 / ROTATIONS * turn, Image.Resampling.BICUBIC)
-            left, top = width // 2, height // 2
-            turned.append(picture.crop((left, top, left + width, top + height)))
-        return torch.cat([self.encoder([picture]) for picture in turned]).cpu()
+    def _rotated_features(self, images: datasets.Dataset, indices: Sequence[int]) -> Tensor:
+        """(L1 * turns, h, w, C) of the rotated copies of L1 records."""
+        copies = [copy for index in indices for copy in rotated_copies(images[index]["image"])]
+        return torch.cat([self.encoder([copy]) for copy in copies]).cpu()
 
-    def _part(self, references: ReferenceSet, method: str) -> Path:
-        """Where one method's figures with one reference set are kept: a method that joins leaves the others' alone."""
-        return self.out / "parts" / f"{self._key(references, [method])}.json"
+    def _measurement_file(self, references: ReferenceSet, method: str) -> Path:
+        """One for each reference set and method, so that a method added later leaves those of the others alone."""
+        return self.out / "measurements" / f"{self._key(references, [method])}.json"
 
     def _key(self, references: ReferenceSet, methods: Sequence[str]) -> str:
-        """Names figures by all that decides them; a new head, which is random, is no part of that."""
+        """A hash of all that determines a measurement; an untrained head, which is random, is not part of it."""
         config = self.model.config
         heads = {name: [head.fingerprint, head.config.alignment] for name, head in self._heads.items()}
         models = {name: heads[name] for name in methods if name in heads}
@@ -189,11 +175,11 @@ class Evaluation:
         return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=16).hexdigest()
 
     def _results(self, sets: Sequence[ReferenceSet]) -> dict[str, Any]:
-        parts = [
-            (references, join_parts({method: self._part(references, method) for method in self.methods}))
-            for references in sets
-        ]
-        methods = {method: {"setups": by_setup(parts, method)} for method in self.methods}
+        measured = {
+            method: [(references, self._read_measurement(references, method)) for references in sets]
+            for method in self.methods
+        }
+        methods = {method: {"setups": summaries(each)} for method, each in measured.items()}
         models = {name: head.fingerprint for name, head in self._heads.items()}
         results: dict[str, Any] = {
             "target": self.target.name,
@@ -209,9 +195,12 @@ class Evaluation:
                 "transformers": transformers.__version__,
                 "python": platform.python_version(),
             },
-            "difficulty": difficulties(parts),
+            "difficulty": difficulties(measured[self.methods[0]]),  # the same for all methods
             "methods": methods,
         }
         if IDEAL in methods:
             results["setups"] = methods[IDEAL]["setups"]
         return results
+
+    def _read_measurement(self, references: ReferenceSet, method: str) -> Measurement:
+        return json.loads(self._measurement_file(references, method).read_text(encoding="utf-8"))

@@ -10,8 +10,8 @@ percent, in the paper's order and with its digits:
 - `..._change` is the arrow beside a figure: from General to Hard (Table 2), by adding NVE (Table A1);
 - `difficulty` is Table 2's cosine. It belongs to the task: the lines of all methods of a set-up repeat it.
 
-The paper prints no figure a category. Table 3 (right) has other columns and is `COST`. Its figures on k, r, M and the
-loss weights exist as drawings only, so they are not here.
+The paper prints no figures by category. Table 3 (right) has other columns and is `COST`. Results on k, r, M and the
+loss weights exist as plots only, so they are not here.
 
 The paper agrees with itself in these figures: Table 1 equals the AUROCs of Tables A3 to A8, the full rows of Tables 3
 and A2 equal Table 1, and every arrow equals the difference of the figures it stands between. The tests check it.
@@ -24,20 +24,21 @@ from functools import cache
 from importlib.resources import files
 
 PAPER = "arXiv:2605.23231"
-IDEAL = "IDEAL"  # the paper's own method, by the paper's name
+IDEAL_IN_PAPER = "IDEAL"
+"""What the paper calls its own method."""
 
 
 @dataclass(frozen=True)
 class PaperFigures:
-    """What one table says of one method on one data set.
+    """What one table reports for one method on one data set.
 
     Args:
         table: "1", "2", "3" or "A1" to "A10".
         setting: "general" or "hard".
         setup: the references the method gets.
-        method: the paper's name of it.
-        data_set: the paper's name of it, a key of `DATA_SETS`.
-        values: by the names of `results.json` (`image_auroc`, ...), and `image_auroc_change`, `difficulty`.
+        method: by its name in the paper.
+        data_set: by its name in the paper, a key of `DATA_SETS`.
+        values: by the names in `results.json` (`image_auroc`, ...), and `image_auroc_change`, `difficulty`.
     """
 
     table: str

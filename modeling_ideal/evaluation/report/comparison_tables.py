@@ -1,7 +1,7 @@
-"""The paper's comparisons over several targets, Tables 1, 2, 3 (left) and A1: its own figures beside ours.
+"""The paper's comparisons over several targets, Tables 1, 2, 3 (left) and A1, with its figures beside ours.
 
-A cell is image / pixel AUROC in percent. A target that is one of the paper's data sets, whole, has the paper's figures
-and the difference in columns after its own.
+A cell is image / pixel AUROC in percent. A target that is a whole data set of the paper has two more columns: the
+paper's figures and the difference.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,9 @@ import numpy as np
 
 from ...data.setups import Setup
 from ...writing.tables import ABSENT, difference, markdown_table, number, pair, with_spread
-from .paper import IDEAL, published
-from .results_files import Figures, Target, in_order
+from ..results_file import Summary
+from .paper import IDEAL_IN_PAPER, published
+from .target_results import TargetResults, in_order
 
 AUROCS = ("image_auroc", "pixel_auroc")
 
@@ -20,31 +21,31 @@ ABLATION = {
     "both_matching": "N1 + A1",
     "nve_matching": "N1 + A1 + NVE",
     "ideal_without_nve": "N1 + A1 + IDE",
-    IDEAL: "N1 + A1 + NVE + IDE",
+    IDEAL_IN_PAPER: "N1 + A1 + NVE + IDE",
 }
-"""The methods that are rows of Table 3 (left), with what the paper has switched on there."""
+"""The methods in the rows of Table 3 (left), with what the paper has switched on there."""
 
 PLUG_INS = {"residual_matching": "nve_matching", "residual_length": "nve_length"}
 """Methods on residual deviations, each with its twin on denoised ones."""
 
-Row = tuple[str, str]
-"""Set-up and method, which name a row."""
-Printed = Mapping[Row, Mapping[str, float]]
-"""What a table of the paper says of a data set; empty where it says nothing."""
+RowKey = tuple[str, str]
+"""Set-up and method, which identify a row."""
+PaperTable = Mapping[RowKey, Mapping[str, float]]
+"""The rows of a table of the paper for one data set; empty where there are none."""
 
 
-def general_table(targets: Sequence[Target]) -> str:
-    """Table 1: all methods, with those of the paper where a target is one of its data sets."""
+def general_table(targets: Sequence[TargetResults]) -> str:
+    """Table 1: all methods, and those of the paper where a target is one of its data sets."""
     papers = [published("1", target.data_set) for target in targets]
     lines = [
-        [*row, *_beside([target.figures(*row, "general") for target in targets], papers, row)]
+        [*row, *_beside([target.summary(*row, "general") for target in targets], papers, row)]
         for row in comparison_rows(targets, papers, "general")
     ]
     return markdown_table(["set-up", "method", *_heads(targets, papers)], lines, words=2)
 
 
-def hard_table(targets: Sequence[Target]) -> str:
-    """Table 2: without the images of the references' anomaly type; the change from General; task difficulty."""
+def hard_table(targets: Sequence[TargetResults]) -> str:
+    """Table 2: without the images of the references' anomaly type, with the change from General and the difficulty."""
     papers = [published("2", target.data_set) for target in targets]
     head, lines = ["set-up", "method"], []
     for target, paper in zip(targets, papers, strict=True):
@@ -53,7 +54,7 @@ def hard_table(targets: Sequence[Target]) -> str:
     for row in comparison_rows(targets, papers, "hard"):
         line = [*row]
         for target, paper in zip(targets, papers, strict=True):
-            ours, theirs = target.figures(*row, "hard"), paper.get(row, {})
+            ours, theirs = target.summary(*row, "hard"), paper.get(row, {})
             changes = [_change_from_general(target, row, name) for name in AUROCS]
             line += [_changed(_ours(ours), changes), number(target.difficulty(row[0]) if ours else None, digits=3)]
             if paper:
@@ -64,14 +65,14 @@ def hard_table(targets: Sequence[Target]) -> str:
     return markdown_table(head, lines, words=2)
 
 
-def ablation_table(targets: Sequence[Target]) -> str:
-    """Table 3 (left): what each part of IDEAL adds, where a set-up has both references and two rows to compare."""
+def ablation_table(targets: Sequence[TargetResults]) -> str:
+    """Table 3 (left): what each part of IDEAL adds, for set-ups with both references and two rows to compare."""
     papers = [published("3", target.data_set) for target in targets]
     lines = []
     for setup in _setups(targets, "general"):
         rows = []
         for method, parts in ABLATION.items():
-            measured = [target.figures(setup, method, "general") for target in targets]
+            measured = [target.summary(setup, method, "general") for target in targets]
             if any(measured):
                 marks = ["✓" if part in parts.split(" + ") else "" for part in ("N1", "A1", "NVE", "IDE")]
                 rows.append([setup, *marks, method, *_beside(measured, papers, (setup, parts))])
@@ -81,12 +82,12 @@ def ablation_table(targets: Sequence[Target]) -> str:
     return markdown_table(head, lines, words=6)
 
 
-def plug_in_table(targets: Sequence[Target]) -> str:
+def plug_in_table(targets: Sequence[TargetResults]) -> str:
     """Table A1: methods on residual deviations, without and with the Normal Variation Eraser; then the paper's."""
     lines = []
     for setup in _setups(targets, "general"):
         for plain, erased in PLUG_INS.items():
-            measured = [[target.figures(setup, name, "general") for name in (plain, erased)] for target in targets]
+            measured = [[target.summary(setup, name, "general") for name in (plain, erased)] for target in targets]
             if any(all(both) for both in measured):
                 line = [setup, f"{plain}, {erased}"]
                 for before, after in measured:
@@ -97,17 +98,17 @@ def plug_in_table(targets: Sequence[Target]) -> str:
     return markdown_table(head, lines + _paper_plug_ins(targets, list(setups)), words=2)
 
 
-def comparison_rows(targets: Sequence[Target], papers: Sequence[Printed], setting: str) -> list[Row]:
-    """For each set-up our methods, then the paper's that get its normals, its abnormals or both; each once."""
-    rows: list[Row] = []
+def comparison_rows(targets: Sequence[TargetResults], papers: Sequence[PaperTable], setting: str) -> list[RowKey]:
+    """For each set-up our methods, then the paper's methods that use its normals, its abnormals or both."""
+    rows: list[RowKey] = []
     for setup in _setups(targets, setting):
         for target in targets:
-            rows += [(setup, method) for method in target.methods if target.figures(setup, method, setting)]
+            rows += [(setup, method) for method in target.methods if target.summary(setup, method, setting)]
         rows += [row for paper in papers for row in paper if row[0] in _names(setup)]
     return list(dict.fromkeys(rows))
 
 
-def _setups(targets: Sequence[Target], setting: str) -> list[str]:
+def _setups(targets: Sequence[TargetResults], setting: str) -> list[str]:
     return in_order({setup for target in targets for setup in target.setups(setting)})
 
 
@@ -117,14 +118,14 @@ def _names(setup: str) -> tuple[str, str, str]:
     return f"N{parsed.num_normal}", f"A{parsed.num_abnormal}", setup
 
 
-def _heads(targets: Sequence[Target], papers: Sequence[Printed]) -> list[str]:
+def _heads(targets: Sequence[TargetResults], papers: Sequence[PaperTable]) -> list[str]:
     head = []
     for target, paper in zip(targets, papers, strict=True):
         head += [target.name, *([f"{target.data_set}, paper", "difference"] if paper else [])]
     return head
 
 
-def _beside(measured: Sequence[Figures | None], papers: Sequence[Printed], row: Row) -> list[str]:
+def _beside(measured: Sequence[Summary | None], papers: Sequence[PaperTable], row: RowKey) -> list[str]:
     """Ours for each target and, where the paper has figures of the data set, the paper's and the difference."""
     cells = []
     for ours, paper in zip(measured, papers, strict=True):
@@ -135,7 +136,7 @@ def _beside(measured: Sequence[Figures | None], papers: Sequence[Printed], row: 
     return cells
 
 
-def _paper_plug_ins(targets: Sequence[Target], setups: Sequence[str]) -> list[list[str]]:
+def _paper_plug_ins(targets: Sequence[TargetResults], setups: Sequence[str]) -> list[list[str]]:
     """The paper's rows of Table A1 for these set-ups; what a method reaches without NVE is in its Table 1."""
     names = {name for setup in setups for name in _names(setup)}
     with_eraser = [published("A1", target.data_set) for target in targets]
@@ -152,35 +153,35 @@ def _paper_plug_ins(targets: Sequence[Target], setups: Sequence[str]) -> list[li
     return lines
 
 
-def _ours(figures: Figures | None) -> list[str]:
-    figures = figures or {"mean": {}, "spread": {}}
-    return [with_spread(figures["mean"].get(name), figures["spread"].get(name)) for name in AUROCS]
+def _ours(summary: Summary | None) -> list[str]:
+    summary = summary or {"mean": {}, "spread": {}}
+    return [with_spread(summary["mean"].get(name), summary["spread"].get(name)) for name in AUROCS]
 
 
 def _theirs(values: Mapping[str, float]) -> list[str]:
     return [number(values.get(name)) for name in AUROCS]
 
 
-def _differences(ours: Figures | None, theirs: Mapping[str, float] | None) -> str:
+def _differences(ours: Summary | None, theirs: Mapping[str, float] | None) -> str:
     if not ours or not theirs:
         return ABSENT
     return pair([difference(ours["mean"].get(name), theirs.get(name)) for name in AUROCS])
 
 
 def _changed(cells: Sequence[str], changes: Sequence[str]) -> str:
-    """Figures, each with its change in brackets where there is one."""
+    """Cells, each with its change in brackets where there is one."""
     both = zip(cells, changes, strict=True)
     return pair([cell if change == ABSENT else f"{cell} ({change})" for cell, change in both])
 
 
-def _change_from_general(target: Target, row: Row, name: str) -> str:
-    """Hard less General over the categories where Hard applies, so that the change is of the task alone."""
-    hard, general = target.figures(*row, "hard"), target.figures(*row, "general")
+def _change_from_general(target: TargetResults, row: RowKey, name: str) -> str:
+    """Hard less General, over the categories where Hard applies: a change of the task, not of the categories."""
+    hard, general = target.summary(*row, "hard"), target.summary(*row, "general")
     if not hard or not general:
         return ABSENT
     means = [
-        [figures["categories"].get(category, {}).get(name) for category in hard["categories"]]
-        for figures in (hard, general)
+        [summary["categories"].get(category, {}).get(name) for category in hard["categories"]]
+        for summary in (hard, general)
     ]
     if any(value is None for values in means for value in values):
         return ABSENT

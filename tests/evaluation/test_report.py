@@ -1,21 +1,26 @@
 """Tables of made-up results: every cell as it should be, and bad input refused."""
 
+import ast
 import json
+import subprocess
+import sys
 
 import pytest
 
 from modeling_ideal.cli import main
-from modeling_ideal.evaluation.report.comparisons import ablation_table, general_table, hard_table, plug_in_table
-from modeling_ideal.evaluation.report.markdown_report import category_table, metrics_table, tables
-from modeling_ideal.evaluation.report.results_files import by_target, read_results
+from modeling_ideal.evaluation.report.comparison_tables import ablation_table, general_table, hard_table, plug_in_table
+from modeling_ideal.evaluation.report.document import results_document
+from modeling_ideal.evaluation.report.metric_tables import category_table, metrics_table
+from modeling_ideal.evaluation.report.target_results import group_by_target
+from modeling_ideal.evaluation.results_file import read_results
 
 MPDD = ("bracket_black", "bracket_brown", "bracket_white", "connector", "metal_plate", "tubes")
 TWO_TYPES = tuple(name for name in MPDD if name not in ("connector", "tubes"))
 VISA = tuple(f"category_{number}" for number in range(12))
 
 
-def figures(image, pixel, categories, spread=0.2, **others):
-    """Figures that are the same in all categories."""
+def summary(image, pixel, categories, spread=0.2, **others):
+    """Metrics that are the same in all categories."""
     mean = {"image_auroc": image, "pixel_auroc": pixel, **others}
     return {
         "mean": mean,
@@ -25,7 +30,7 @@ def figures(image, pixel, categories, spread=0.2, **others):
 
 
 def results(target, methods, **changes):
-    """The content of a results.json; `methods` is `{method: {setup: {setting: figures}}}`."""
+    """The content of a results.json; `methods` is `{method: {setup: {setting: summary}}}`."""
     return {
         "target": target,
         "command": f"ideal evaluate --model trained --target {target}",
@@ -46,17 +51,17 @@ def mpdd():
         {
             "ideal": {
                 "N1A1": {
-                    "general": figures(78.04, 98.0, MPDD, image_ap=80.0, pixel_pro=93.0, pixel_pro_as_released=94.0),
-                    "hard": figures(75.0, 97.0, TWO_TYPES),
+                    "general": summary(78.04, 98.0, MPDD, image_ap=80.0, pixel_pro=93.0, pixel_pro_as_released=94.0),
+                    "hard": summary(75.0, 97.0, TWO_TYPES),
                 }
             },
-            "normal_matching": {"N1A1": {"general": figures(61.0, None, MPDD, spread=None)}},
+            "normal_matching": {"N1A1": {"general": summary(61.0, None, MPDD, spread=None)}},
         },
     )
 
 
 def only(*contents):
-    [target] = by_target(contents)
+    [target] = group_by_target(contents)
     return target
 
 
@@ -89,7 +94,7 @@ def test_hard_is_shaped_like_table_2(mpdd):
         "| 74.5 (-4.0) / 97.2 (-0.7) | 0.543 | +0.5 / -0.2 |",
         "| N1A1 | NAGL | - | - | 63.7 (-13.4) / 91.8 (-4.7) | 0.543 | - |",
     ]
-    assert "`mpdd_448` has one in 4 of 6 categories; how the paper treats such categories" in tables([mpdd])
+    assert "`mpdd_448` has one in 4 of 6 categories; how the paper treats such categories" in results_document([mpdd])
 
 
 def test_a_category_without_masks_leaves_the_pixel_change_undefined(mpdd):
@@ -98,7 +103,7 @@ def test_a_category_without_masks_leaves_the_pixel_change_undefined(mpdd):
 
 
 def test_hard_without_general_has_no_change():
-    alone = results("parts", {"ideal": {"N1A1": {"hard": figures(75.0, None, ["nut"])}}}, difficulty={})
+    alone = results("parts", {"ideal": {"N1A1": {"hard": summary(75.0, None, ["nut"])}}}, difficulty={})
     assert hard_table([only(alone)]).splitlines()[-1] == "| N1A1 | IDEAL | 75.0 ± 0.2 / - | - |"
     assert general_table([only(alone)]) == ""
 
@@ -115,7 +120,7 @@ def test_the_ablation_is_shaped_like_table_3():
     content = results(
         "visa",
         {
-            method: {setup: {"general": figures(value, 95.0, VISA, spread=None)} for setup in ("N1A1", "N2A1", "N1A0")}
+            method: {setup: {"general": summary(value, 95.0, VISA, spread=None)} for setup in ("N1A1", "N2A1", "N1A0")}
             for method, value in rows.items()
         },
     )
@@ -140,10 +145,10 @@ def test_one_row_is_no_ablation(mpdd):
 def test_the_plug_in_has_off_on_and_the_gain():
     rows = {"residual_length": 70.0, "nve_length": 72.5, "residual_matching": 60.0}
     methods = {
-        method: {"N4A1": {"general": figures(value, 90.0, VISA, spread=None)}} for method, value in rows.items()
+        method: {"N4A1": {"general": summary(value, 90.0, VISA, spread=None)}} for method, value in rows.items()
     }
-    parts = results("parts", {"nve_length": {"N4A1": {"general": figures(50.0, 50.0, ["nut"], spread=None)}}})
-    assert plug_in_table(by_target([results("visa", methods), parts])).splitlines() == [
+    parts = results("parts", {"nve_length": {"N4A1": {"general": summary(50.0, 50.0, ["nut"], spread=None)}}})
+    assert plug_in_table(group_by_target([results("visa", methods), parts])).splitlines() == [
         "| set-up | method | visa | with NVE | gain | parts | with NVE | gain |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
         "| N4A1 | residual_length, nve_length | 70.0 / 90.0 | 72.5 / 90.0 | +2.5 / +0.0 | - | 50.0 / 50.0 | - |",
@@ -182,8 +187,8 @@ def test_each_category(mpdd):
 
 def test_a_part_of_a_data_set_is_not_compared():
     twelve = [f"category_{number}" for number in range(12)]
-    part = results("mvtec_ad_448", {"ideal": {"N1A1": {"general": figures(95.0, 96.0, twelve)}}})
-    text = tables([part])
+    part = results("mvtec_ad_448", {"ideal": {"N1A1": {"general": summary(95.0, 96.0, twelve)}}})
+    text = results_document([part])
     assert (
         "- `mvtec_ad_448` has 12 of the 15 categories of the paper's MVTecAD: **not comparable with the paper**"
         in text
@@ -194,14 +199,14 @@ def test_a_part_of_a_data_set_is_not_compared():
 
 
 def test_a_folder_of_ones_own_is_not_compared():
-    text = tables([results("parts", {"ideal": {"N1A1": {"general": figures(95.0, 96.0, ["nut"])}}})])
+    text = results_document([results("parts", {"ideal": {"N1A1": {"general": summary(95.0, 96.0, ["nut"])}}})])
     assert "- `parts` is not one of the paper's data sets." in text
     assert "paper |" not in text
 
 
 def test_every_table_says_how_it_was_made(mpdd):
-    methods = {"coreset": {"N2A0": {"general": figures(95.0, 96.0, ["nut"])}}}
-    text = tables([mpdd, results("parts", methods, command="", model=None)])
+    methods = {"coreset": {"N2A0": {"general": summary(95.0, 96.0, ["nut"])}}}
+    text = results_document([mpdd, results("parts", methods, command="", model=None)])
     sections = text.split("\n## ")[1:]
     assert [section.splitlines()[0] for section in sections] == [
         "General (the paper's Table 1)",
@@ -222,28 +227,28 @@ def test_every_table_says_how_it_was_made(mpdd):
 
 
 def test_results_of_one_target_are_put_together(mpdd):
-    more = results("mpdd_448", {"coreset": {"N2A1": {"general": figures(70.0, 90.0, MPDD)}}}, model="another")
+    more = results("mpdd_448", {"coreset": {"N2A1": {"general": summary(70.0, 90.0, MPDD)}}}, model="another")
     target = only(mpdd, more, mpdd)
     assert list(target.methods) == ["IDEAL", "normal_matching", "coreset"]
     assert target.setups("general") == ["N1A1", "N2A1"]
-    assert target.figures("N2A1", "IDEAL", "general") is None
+    assert target.summary("N2A1", "IDEAL", "general") is None
 
 
 def test_setups_are_in_the_order_of_their_size():
-    setups = {name: {"general": figures(70.0, 90.0, ["nut"])} for name in ("N16A1", "N2A1", "N2A0")}
+    setups = {name: {"general": summary(70.0, 90.0, ["nut"])} for name in ("N16A1", "N2A1", "N2A0")}
     assert only(results("parts", {"coreset": setups})).setups("general") == ["N2A0", "N2A1", "N16A1"]
 
 
 def test_what_cannot_be_put_together_is_refused(mpdd):
     with pytest.raises(ValueError, match=r"expected at least one results\.json, got none"):
-        tables([])
+        results_document([])
     with pytest.raises(
         ValueError, match=r"mpdd_448: expected one value of 'encoder' .* got 'fedcba9876543210' and 'x'"
     ):
-        tables([mpdd, {**mpdd, "encoder": "x"}])
-    other = results("mpdd_448", {"ideal": {"N1A1": {"general": figures(1.0, 2.0, MPDD)}}})
+        results_document([mpdd, {**mpdd, "encoder": "x"}])
+    other = results("mpdd_448", {"ideal": {"N1A1": {"general": summary(1.0, 2.0, MPDD)}}})
     with pytest.raises(ValueError, match="expected one result of 'ideal' for N1A1, general, got two that differ"):
-        tables([mpdd, other])
+        results_document([mpdd, other])
 
 
 @pytest.mark.parametrize(
@@ -263,7 +268,7 @@ def test_what_cannot_be_put_together_is_refused(mpdd):
                     "ideal": {"setups": {"N1A1": {"general": dict.fromkeys(("mean", "spread", "categories"), 1)}}}
                 }
             },
-            "got methods whose figures are not objects",
+            "got methods whose metrics are not objects",
         ),
     ],
 )
@@ -278,9 +283,19 @@ def test_the_command_makes_tables(mpdd, tmp_path, capsys):
     path = tmp_path / "results.json"
     path.write_text(json.dumps(mpdd))
     assert main(["tables", str(path)]) == 0
-    assert capsys.readouterr().out == tables([mpdd])
+    assert capsys.readouterr().out == results_document([mpdd])
     assert main(["tables", str(path), "--out", str(tmp_path / "tables.md")]) == 0
-    assert (tmp_path / "tables.md").read_text() == tables([mpdd])
+    assert (tmp_path / "tables.md").read_text() == results_document([mpdd])
     path.write_text("{}")
     assert main(["tables", str(path)]) == 2
     assert "expected the results.json of an evaluation, got an object without target" in capsys.readouterr().err
+
+
+def test_the_command_needs_neither_torch_nor_datasets(mpdd, tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(mpdd))
+    code = "import sys; sys.argv = ['ideal']; from modeling_ideal.cli import main; "
+    code += f"main(['tables', {str(path)!r}, '--out', {str(tmp_path / 'tables.md')!r}]); print(sorted(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"torch", "datasets", "transformers", "matplotlib"} & set(ast.literal_eval(result.stdout))
+    assert (tmp_path / "tables.md").exists()

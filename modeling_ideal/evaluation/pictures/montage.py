@@ -1,4 +1,4 @@
-"""Montages: queries beside their ground truth and the heat maps of several methods, the references on top."""
+"""Montages: queries with their ground truth and the heat maps of several methods, the references on top."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OUTLINE = "magenta"  # rare in photographs of parts, and not among the colours of heat
-GREY = "0.5"  # what the colour bar is drawn over: a photograph's mean brightness
+GREY = "0.5"  # behind the colour bar: about the mean brightness of a photograph
 BAR_STEPS = 256
 
 # Inches.
@@ -43,8 +43,8 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Row:
-    """A row of a montage: a picture, and of each method the anomaly map (H, W) and the image score."""
+class MontageRow:
+    """A query in a montage: the picture, and the anomaly map (H, W) and image score of each method."""
 
     tile: Tile
     maps: dict[str, np.ndarray]
@@ -54,21 +54,22 @@ class Row:
 def color_scale(maps: np.ndarray) -> Scale:
     """One scale for all maps (n, H, W) of a category and method: from their median to their highest score.
 
-    Never stretched image by image, or the highest pixel of a good part would be red. Scores are 0..1 for some methods
-    and lengths for others, and few come near 1, so one range for all methods would show nothing; that of the data
-    does. Most pixels are normal: the median is what normal looks like. A quantile such as 99.9 % as the hot end lies
-    among the normal pixels wherever defects are smaller than the rest of it, and good parts are red then; the highest
-    score leaves nothing off the scale. It does not hang on a single pixel, since the maps are smooth.
+    It is not stretched image by image, or the highest pixel of a good part would be red. It differs by method, because
+    some methods score in 0..1 and others by length, and few scores come near 1. Most pixels are normal, so the median
+    is what normal looks like. The hot end is the maximum and not a quantile such as 99.9 %: where defects cover less
+    than 0.1 %, that quantile lies among normal pixels, and good parts would be red. Maps are smooth, so the maximum
+    does not depend on a single pixel.
     """
     return Scale(float(np.median(maps)), float(maps.max()))
 
 
 def draw_montage(
-    title: str, references: Sequence[Tile], queries: Sequence[Row], scales: Mapping[str, Scale]
+    title: str, references: Sequence[Tile], queries: Sequence[MontageRow], scales: Mapping[str, Scale]
 ) -> "Figure":
-    """The references, then a row a query: photograph, ground truth, and the heat map of each method in `scales`.
+    """The references, then one row per query: photograph, ground truth, and the heat map of each method in `scales`.
 
-    Heat maps lie over the photograph in grey, whose own colours could be taken for heat. Pictures must be of one size.
+    Heat maps lie over a grey photograph, since its own colours could be taken for heat. All pictures must have the
+    same size.
     """
     shapes = {tile.photograph.shape for tile in (*references, *(query.tile for query in queries))}
     if len(shapes) != 1:
@@ -89,7 +90,7 @@ def draw_montage(
     for column, scale in enumerate(scales.values(), start=2):
         page.color_bar(column, scale)
     page.footnote(
-        "Colours: from the median (none) to the highest score of all queries of the category; one scale a method."
+        "Colours: from the median (none) to the highest score of all queries of the category; one scale per method."
     )
     return page.figure
 

@@ -1,4 +1,4 @@
-"""Residual, denoised and projected deviations of query patches: what the paper's Figure 4 shows."""
+"""Residual, denoised and projected deviations of query patches, as in the paper's Figure 4."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,9 +9,10 @@ from torch import Tensor
 
 from ...normal_variation_eraser import unit
 from ..methods.context import Context
-from ..protocol.reference_set_scores import IDEAL, Workbench, encode_context
+from ..protocol.scorer import Scorer, encode_context
+from ..results_file import IDEAL
 
-MAX_PATCHES = 500  # of each kind: more would hide each other in a picture, and t-SNE takes its time
+MAX_PATCHES = 500  # of each kind: more would hide each other in a plot, and t-SNE is slow
 SEED = 0
 
 
@@ -22,7 +23,7 @@ class DeviationSample:
     Args:
         kinds: `"residual"` (Eq. 1), `"denoised"` (Eq. 4) and, from a trained head, `"projected"` (Eq. 8): (P, C).
         anomalous: (P,) bool, whether the patch has an anomalous pixel.
-        pictures: (P,) which query it comes from.
+        pictures: (P,) the query that it comes from.
     """
 
     kinds: dict[str, np.ndarray]
@@ -38,14 +39,13 @@ def project(deviations: Tensor, vectors: Tensor) -> Tensor:
 
 @torch.inference_mode()
 def sample_deviations(
-    bench: Workbench, context: Context, queries: Sequence[int], max_patches: int = MAX_PATCHES
+    scorer: Scorer, context: Context, queries: Sequence[int], max_patches: int = MAX_PATCHES
 ) -> DeviationSample:
-    """Deviations of at most `max_patches` normal and `max_patches` anomalous patches, drawn from all queries alike.
+    """Deviations of at most `max_patches` normal and `max_patches` anomalous patches, a random choice of all.
 
-    Projected ones only where `"ideal"` is among the heads and there are abnormal references: an untrained head
-    has nothing to project on.
+    Projected deviations need a trained head, `"ideal"` among the heads of the scorer, and abnormal references.
     """
-    marked = bench.cache.patch_masks(queries).flatten(1).numpy()  # (n, N)
+    marked = scorer.cache.patch_masks(queries).flatten(1).numpy()  # (n, N)
     random = np.random.default_rng(SEED)
     chosen = []
     for kind in (False, True):
@@ -55,12 +55,12 @@ def sample_deviations(
     features = torch.empty(len(places), context.normals.shape[1])
     for position in np.unique(places[:, 0]):
         rows = np.flatnonzero(places[:, 0] == position)
-        patches = bench.cache.features([queries[position]])[0].float().flatten(0, 1)  # (N, C)
+        patches = scorer.cache.features([queries[position]])[0].float().flatten(0, 1)  # (N, C)
         features[rows] = patches[places[rows, 1]]
     found = context.erase()(features, context.normals, context.directions)
     kinds = {"residual": found.residual.numpy(), "denoised": found.denoised.numpy()}
-    if IDEAL in bench.heads:
-        vectors = encode_context(bench.heads[IDEAL], context).deviation_vectors  # (1, M, C)
+    if IDEAL in scorer.heads:
+        vectors = encode_context(scorer.heads[IDEAL], context).deviation_vectors  # (1, M, C)
         if vectors is not None:
             kinds["projected"] = project(found.denoised, vectors[0]).numpy()
     return DeviationSample(kinds, marked[places[:, 0], places[:, 1]], places[:, 0])
@@ -71,20 +71,20 @@ def embed(vectors: np.ndarray) -> np.ndarray:
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
-    # Several threads would add up in any order, and t-SNE makes much of a last digit.
+    # Several threads would add up in any order, and t-SNE amplifies a difference in the last digit.
     with threadpool_limits(1):
         perplexity = min(30.0, (len(vectors) - 1) / 3)
         return TSNE(perplexity=perplexity, init="pca", random_state=SEED).fit_transform(vectors)
 
 
 def neighbor_agreement(vectors: np.ndarray, anomalous: np.ndarray, pictures: np.ndarray) -> float:
-    """Share of the vectors (P, C) whose nearest one in another picture is of the same kind.
+    """Share of the vectors (P, C) whose nearest neighbour in another picture is of the same kind.
 
-    t-SNE shows clusters where there are none; this is measured among the vectors themselves. Patches of the same
-    picture do not count: those of one defect are always alike.
+    t-SNE can show clusters where there are none; this is measured on the vectors themselves. Patches of the same
+    picture do not count: those of one defect are always similar.
 
     Returns:
-        In 0..1, the mean of the shares of normal and of anomalous ones, so that 0.5 is chance; NaN without both.
+        In 0..1, the mean over normal and anomalous vectors, so that 0.5 is chance; NaN if either is missing.
     """
     distances = torch.cdist(torch.from_numpy(vectors).double(), torch.from_numpy(vectors).double()).numpy()
     distances[pictures[:, None] == pictures] = np.inf

@@ -11,8 +11,8 @@ from ...metrics.curves import MAX_POINTS, thin
 from ...metrics.image import rank_images
 from ...metrics.pixel import FPR_LIMIT, rank_pixels
 from ...metrics.ranking import Curve, area, overlap_curve, roc
-from ..methods.context import METHODS
-from ..protocol.reference_set_scores import IDEAL
+from ..methods import METHODS
+from ..results_file import IDEAL
 from .deviations import DeviationSample, embed, neighbor_agreement
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class MethodCurves:
 
 
 def draw_curves(title: str, curves: Mapping[str, MethodCurves]) -> "Figure":
-    """The ROC curves of all methods beside their PRO curves, best first in the legends, areas in percent."""
+    """ROC curves of all methods beside their PRO curves; legends list the best first, with areas in percent."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 4.6), dpi=DOTS_PER_INCH, layout="constrained")
@@ -64,7 +64,7 @@ def draw_curves(title: str, curves: Mapping[str, MethodCurves]) -> "Figure":
 
 
 def draw_deviations(title: str, sample: DeviationSample) -> "Figure":
-    """A t-SNE of each kind of deviation, after the paper's Figure 4."""
+    """A t-SNE of each kind of deviation, like the paper's Figure 4."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(3.9 * len(sample.kinds) + 0.2, 4.7), dpi=DOTS_PER_INCH, layout="constrained")
@@ -98,7 +98,7 @@ def _draw_lines(axes: Any, lines: Mapping[str, tuple[Curve, float]], measure: st
 
 
 def _line_style(name: str) -> dict[str, Any]:
-    """The same for a method in every picture; what is trained stands out in black."""
+    """The same for a method in every picture; trained methods stand out in black."""
     if name in METHODS:
         return {"color": f"C{list(METHODS).index(name)}", "linewidth": 1.4}
     return {"color": "black", "linewidth": 2.2, "linestyle": "-" if name == IDEAL else "--"}

@@ -1,0 +1,27 @@
+"""SubspaceAD: what a PCA of the normal patches does not reconstruct."""
+
+import torch
+from torch import Tensor
+
+from .context import Context, Query
+from .registry import method
+
+EXPLAINED_VARIANCE = 0.99  # share that the kept directions explain
+
+
+@method()
+def subspace(query: Query) -> Tensor:
+    """Length of what the principal subspace of the normal patches does not reconstruct."""
+    mean, basis = query.context.once(principal_subspace)
+    centred = query.patches - mean
+    return (centred - centred @ basis @ basis.T).norm(dim=-1)
+
+
+def principal_subspace(context: Context) -> tuple[Tensor, Tensor]:
+    """Mean (C,) of the normal patches, and the fewest principal directions (C, d) with `EXPLAINED_VARIANCE`."""
+    mean = context.normals.mean(0)
+    centred = context.normals - mean
+    values, vectors = torch.linalg.eigh(centred.T @ centred)  # ascending
+    values, vectors = values.flip(0).clamp_min(0), vectors.flip(1)
+    shares = values.cumsum(0) / values.sum().clamp_min(torch.finfo(values.dtype).tiny)
+    return mean, vectors[:, : int((shares < EXPLAINED_VARIANCE).sum()) + 1]

@@ -1,0 +1,91 @@
+"""The metrics of every method with one reference set, and how difficult the task is."""
+
+from collections.abc import Sequence
+from typing import TypedDict
+
+import torch
+from torch import Tensor
+
+from ...data.reference_sets import ReferenceSet, applicable_settings, inference_episodes
+from ...metrics import released_pro
+from ...metrics.percent import percent_metrics
+from ..methods.context import Context
+from ..results_file import Metrics
+from .scorer import Scorer
+
+
+class Measurement(TypedDict):
+    """What one method reached with one reference set, as it is kept on disk."""
+
+    settings: dict[str, Metrics]  # by setting
+    queries: dict[str, int]  # how many, by setting
+    difficulty: float | None  # of the task, the same for all methods
+
+
+@torch.inference_mode()
+def measure(scorer: Scorer, references: ReferenceSet) -> dict[str, Measurement]:
+    """Score all queries of a reference set's category: `{method: measurement}`."""
+    episodes = inference_episodes(scorer.catalogue, references, "general")
+    queries = [episode.query for episode in episodes]
+    context = scorer.context(episodes[0].normal, episodes[0].abnormal)
+    masks = scorer.cache.pixel_masks(queries)
+    labels = torch.tensor([scorer.cache.labels[query] for query in queries])
+    places = _places_by_setting(scorer, references, queries)
+    metrics: dict[str, dict[str, Metrics]] = {}
+    for name, patch_scores in scorer.patch_scores(context, queries).items():  # one at a time: its maps are large
+        scores = scorer.image_scores(patch_scores)
+        maps = scorer.anomaly_maps(patch_scores, (masks.shape[1], masks.shape[2]))
+        metrics[name] = {
+            setting: _metrics(scores[chosen], labels[chosen], maps[chosen], masks[chosen])
+            for setting, chosen in places.items()
+        }
+    counts = {setting: len(chosen) for setting, chosen in places.items()}
+    difficulty = task_difficulty(scorer, references, queries, context)
+    return {
+        name: {"settings": by_setting, "queries": counts, "difficulty": difficulty}
+        for name, by_setting in metrics.items()
+    }
+
+
+def task_difficulty(
+    scorer: Scorer, references: ReferenceSet, queries: Sequence[int], context: Context
+) -> float | None:
+    """How similar the deviations of the references and of anomalous queries of other types are (the paper's Table 2).
+
+    A deviation is the mean patch feature inside the anomaly mask less the mean normal reference feature; the
+    result is the mean cosine. None where it is undefined: without masks, or without another type.
+    """
+    cache = scorer.cache
+    others = [
+        query
+        for query in queries
+        if cache.labels[query]
+        and cache.has_mask(query)
+        and scorer.catalogue.anomaly_types[query] != references.anomaly_type
+    ]
+    if context.normal is None or context.abnormal is None or context.marked is None or not others:
+        return None
+    centre = context.normal.flatten(0, 2).mean(0)
+    known = context.abnormal[context.marked].mean(0) - centre
+    found = torch.stack(
+        [cache.features([query])[0].float()[cache.patch_masks([query])[0]].mean(0) for query in others]
+    )
+    return torch.cosine_similarity(found - centre, known[None]).mean().item()
+
+
+def _places_by_setting(scorer: Scorer, references: ReferenceSet, queries: Sequence[int]) -> dict[str, Tensor]:
+    """Where the queries of each setting stand among all."""
+    places = {}
+    for setting in applicable_settings(scorer.catalogue, references):
+        if setting in scorer.settings:
+            kept = {episode.query for episode in inference_episodes(scorer.catalogue, references, setting)}
+            places[setting] = torch.tensor([place for place, query in enumerate(queries) if query in kept])
+    return places
+
+
+def _metrics(scores: Tensor, labels: Tensor, maps: Tensor, masks: Tensor) -> Metrics:
+    """In percent, of image scores and labels (n,), maps and masks (n, H, W)."""
+    return {
+        **percent_metrics(scores, labels, maps, masks),
+        "pixel_pro_as_released": 100 * released_pro(maps, masks),
+    }

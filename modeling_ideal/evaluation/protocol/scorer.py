@@ -1,0 +1,98 @@
+"""Patch scores and anomaly maps of every method, for the queries of one reference set."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ...data.catalogue import Catalogue
+from ...data.feature_cache import FeatureCache
+from ...data.setups import SETTINGS
+from ...image_processing_ideal import gaussian_smoothing
+from ...modeling_ideal import IdealModel
+from ...references import IdealReferences
+from ...scoring import image_scores, smooth_patches, upsample
+from ..methods import METHODS
+from ..methods.context import Context, Query
+
+Rotate = Callable[[Sequence[int]], Tensor]
+"""Indices of L1 records to the features (L1 * turns, h, w, C) of their rotated copies."""
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Scores the records of a target by several methods, all on the same cached features.
+
+    Args:
+        cache: features and masks of the target's records.
+        catalogue: of the same records.
+        methods: keys of `METHODS`, or of `heads`.
+        model: gives the settings of the eraser and the share of patches in an image score.
+        heads: trained models as methods, by name; all on the backbone that filled the cache.
+        rotate: encodes rotated references, for the methods that match them.
+        smoothing: standard deviation in pixels of the Gaussian over anomaly maps before pixel metrics; 0 for none.
+        settings: `"general"`, `"hard"`; a setting that a category does not allow is left out there.
+    """
+
+    cache: FeatureCache
+    catalogue: Catalogue
+    methods: Sequence[str]
+    model: IdealModel
+    heads: Mapping[str, IdealModel] = field(default_factory=dict)
+    rotate: Rotate | None = None
+    smoothing: float = 4.0
+    settings: Sequence[str] = SETTINGS
+
+    def context(self, normal: Sequence[int], abnormal: Sequence[int]) -> Context:
+        """The references with these indices, as all methods take them."""
+        cache = self.cache
+        masked = abnormal and all(cache.has_mask(index) for index in abnormal)
+        return Context(
+            normal=cache.features(normal).float() if normal else None,
+            abnormal=cache.features(abnormal).float() if abnormal else None,
+            marked=cache.patch_masks(abnormal) if masked else None,
+            rotate=partial(self.rotate, normal) if self.rotate is not None and normal else None,
+            eraser=self.model.config.eraser,
+        )
+
+    def patch_scores(self, context: Context, queries: Sequence[int]) -> dict[str, Tensor]:
+        """(n, h, w) of every method; queries are read one at a time, so memory stays small."""
+        encoded = {name: encode_context(self.heads[name], context) for name in self.methods if name in self.heads}
+        scores: dict[str, list[Tensor]] = {name: [] for name in self.methods}
+        for index in queries:
+            features = self.cache.features([index]).float()  # (1, h, w, C)
+            query = Query(features[0].flatten(0, 1), context)
+            for name in self.methods:
+                if name in encoded:
+                    scores[name].append(_head_scores(self.heads[name], encoded[name], features, query))
+                else:
+                    scores[name].append(METHODS[name](query).view(features.shape[1:3]))
+        smoothing = self.model.config.patch_smoothing  # the same for all; a trained head applies it itself
+        return {
+            name: torch.stack(parts) if name in encoded else smooth_patches(torch.stack(parts), smoothing)
+            for name, parts in scores.items()
+        }
+
+    def image_scores(self, patch_scores: Tensor) -> Tensor:
+        """Patch scores (n, h, w) to image scores (n,)."""
+        return image_scores(patch_scores, self.model.config.top_fraction)
+
+    def anomaly_maps(self, patch_scores: Tensor, size: tuple[int, int]) -> Tensor:
+        """Patch scores (n, h, w) to smoothed maps (n, H, W) of `size`, which the pixel metrics are computed from."""
+        maps = upsample(patch_scores, size)
+        return gaussian_smoothing(maps, self.smoothing) if self.smoothing else maps
+
+
+def encode_context(model: IdealModel, context: Context) -> IdealReferences:
+    """The references as a model keeps them."""
+    features = (context.normal, context.abnormal, context.marked)
+    return model.encode_features(*(None if part is None else part[None] for part in features))
+
+
+def _head_scores(head: IdealModel, references: IdealReferences, features: Tensor, query: Query) -> Tensor:
+    """(h, w) of features (1, h, w, C), with the deviations that all methods share where the head has the same."""
+    own = query.shared if head.config.share_normals else query
+    known = [own.deviations] if head.config.eraser == query.context.eraser else None
+    return head.score_features(features, references, (1, 1), deviations=known).patch_scores[0]
