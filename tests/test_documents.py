@@ -33,8 +33,9 @@ def snippets(name):
 
 
 def commands(name):
-    """The `ideal` commands in the code blocks of a document, as lists of arguments."""
+    """The `ideal` commands in the code blocks of a document, as lists of arguments; `ideal train` also as a module."""
     blocks = "\n".join(re.findall(r"```bash\n(.*?)```", read(name), re.DOTALL)).replace("\\\n", " ")
+    blocks = re.sub(r".*-m modeling_ideal\.training\.train ", "ideal train ", blocks)
     lines = re.findall(r"^ *ideal (.*)$", blocks, re.MULTILINE)
     return [shlex.split(line, comments=True) for line in lines if "$" not in line]  # $ needs a shell
 
@@ -126,7 +127,7 @@ def test_the_fine_tuning_command_runs_on_ten_normal_and_three_abnormal_pictures(
     assert main(command) == 0
     said = capsys.readouterr().out
     assert "Fine-tuned on my_parts (1 category: 10 normal and 3 anomalous pictures): 200 episodes in 2 epochs" in said
-    assert "2 of its 10 normal pictures are queries" in said
+    assert "2 of its 10 normal pictures serve as queries" in said
     assert "The model is in my_model/model" in said
     assert AutoModel.from_pretrained("my_model/model").config.num_deviation_vectors == 45
 
@@ -140,6 +141,7 @@ def test_every_command_is_understood(name):
 def test_the_commands_of_a_document_are_found():
     assert {words[0] for words in commands("README.md")} >= {"demo", "train", "evaluate", "build", "push", "export"}
     assert ["data", "check", "path/to/mvtec"] in commands("docs/data.md")
+    assert [words[0] for words in commands("docs/training.md")].count("train") == 5
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/results/README.md"])
