@@ -1,7 +1,7 @@
-"""IDEAL, assembled: backbone, Normal Variation Eraser, Intrinsic Deviation Encoder, scoring, losses.
+"""The IDEAL model: backbone, Normal Variation Eraser, Intrinsic Deviation Encoder, scoring and losses.
 
-As described in Algorithm 1 of the paper (arXiv:2605.23231). B queries, R reference sets (B, or 1 shared by the batch),
-L1 normal and L2 abnormal references a set, h x w = N patches an image, C channels, M deviation vectors.
+As described in Algorithm 1 of the paper (arXiv:2605.23231). Shapes: B queries; R reference sets (B, or 1 shared by the
+batch) with L1 normal and L2 abnormal references each; h x w = N patches per image; C channels; M deviation vectors.
 """
 
 from dataclasses import fields
@@ -32,13 +32,13 @@ from .scoring import (
     weighted_alignment,
 )
 
-IMAGES_AT_ONCE = 4  # references through the backbone, so that memory does not grow with their number
+IMAGES_AT_ONCE = 4  # batch size for references, so that memory does not grow with their number
 
 
 class IdealModel(PreTrainedModel):
-    """Few-shot anomaly detector that takes normal and abnormal references as context.
+    """Few-shot anomaly detector with normal and abnormal references as context.
 
-    A new model is in evaluation mode; `train()` switches the encoder's dropout on, the backbone never changes.
+    A new model is in evaluation mode. `train()` enables the dropout of the encoder; the backbone is always frozen.
     """
 
     config_class = IdealConfig
@@ -46,7 +46,7 @@ class IdealModel(PreTrainedModel):
     main_input_name = "query"
     input_modalities = ("image",)
     _supports_sdpa = True
-    _keys_to_ignore_on_load_unexpected = (r"^backbone\..*layer\.\d+\.",)  # behind the stage that is read
+    _keys_to_ignore_on_load_unexpected = (r"^backbone\..*layer\.\d+\.",)  # layers after the last stage in use
 
     def __init__(self, config: IdealConfig) -> None:
         super().__init__(config)
@@ -60,13 +60,13 @@ class IdealModel(PreTrainedModel):
 
     @classmethod
     def from_backbone(cls, name_or_folder: str, *, dtype: torch.dtype = torch.float32, **config: Any) -> "IdealModel":
-        """A new head on a pre-trained backbone from the Hub or a folder.
+        """Make a model with a new head on a pre-trained backbone.
 
         Args:
-            name_or_folder: for example `"facebook/dinov2-small"`.
-            dtype: of the weights.
-            config: fields of `IdealConfig`, or of the backbone's own configuration (`out_features=["stage9"]`,
-                `apply_layernorm=False`); a dictionary `backbone_config` of the latter does the same.
+            name_or_folder: name on the Hub or folder of the backbone, for example `"facebook/dinov2-small"`.
+            dtype: data type of the weights.
+            config: fields of `IdealConfig` or of the backbone's configuration, for example `out_features=["stage9"]`
+                or `apply_layernorm=False`; the latter can also be given as a dictionary `backbone_config`.
         """
         names = {field.name for field in fields(IdealConfig)}
         ours = {name: config.pop(name) for name in list(config) if name in names}
@@ -79,7 +79,7 @@ class IdealModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, *args: Any, **kwargs: Any) -> Any:
-        """As in transformers; loading weights thaws the backbone, so freeze it again."""
+        """Load a model as in transformers, and freeze its backbone again, which loading weights undoes."""
         loaded = super().from_pretrained(*args, **kwargs)
         model = loaded[0] if isinstance(loaded, tuple) else loaded
         align_weights(model)
@@ -87,13 +87,13 @@ class IdealModel(PreTrainedModel):
         return loaded
 
     def train(self, mode: bool = True) -> "IdealModel":
-        """Training mode for the encoder alone."""
+        """Set the training mode of the encoder; the backbone stays in evaluation mode."""
         super().train(mode)
         self.backbone.eval()
         return self
 
     def _init_weights(self, module: nn.Module) -> None:
-        """Called by transformers for every module of a new model."""
+        """Initialise a module; transformers calls this for every module of a new model."""
         init_weights(module)
 
     def forward(
@@ -106,17 +106,17 @@ class IdealModel(PreTrainedModel):
         query_masks: Tensor | None = None,
         labels: Tensor | None = None,
     ) -> IdealOutput:
-        """Score queries against their references: images, or a set encoded before.
+        """Score queries against their references, given as images or encoded.
 
         Args:
-            query: (B, 3, H, W).
-            normal_refs: (L1, 3, H, W) shared by the batch, or (B, L1, 3, H, W); may be None.
-            abnormal_refs: (L2, 3, H, W) or (B, L2, 3, H, W); may be None, but not both.
-            masks: (L2, H, W) or (B, L2, H, W), non-zero where an abnormal reference is anomalous; without them
-                the model marks the patches that deviate most.
-            references: from `encode_references`, instead of the three above.
-            query_masks: (B, H, W), non-zero where anomalous; with `labels`, for the loss.
-            labels: (B,) 0 or 1.
+            query: (B, 3, H, W) images to score.
+            normal_refs: (L1, 3, H, W), shared by the batch, or (B, L1, 3, H, W); or None.
+            abnormal_refs: (L2, 3, H, W) or (B, L2, 3, H, W); or None, but not both.
+            masks: (L2, H, W) or (B, L2, H, W), non-zero where an abnormal reference is anomalous; None to let the
+                model mark the patches that deviate most.
+            references: output of `encode_references`, instead of the three above.
+            query_masks: (B, H, W), non-zero where anomalous; required with `labels` for the loss.
+            labels: (B,) 0 for normal, 1 for anomalous; required with `query_masks` for the loss.
         """
         check_images("query", query, (4,), self.config.patch_size, self.config.num_channels)
         check_targets(query_masks, labels, query)
@@ -140,7 +140,7 @@ class IdealModel(PreTrainedModel):
         abnormal_refs: Tensor | None = None,
         masks: Tensor | None = None,
     ) -> IdealReferences:
-        """Encode a reference set once a product, without dropout in any mode; shapes as in `forward`."""
+        """Encode reference images once, for any number of calls; never with dropout. Shapes as in `forward`."""
         training = self.training
         try:
             references = self.eval()._encode(normal_refs, abnormal_refs, masks)
@@ -150,7 +150,7 @@ class IdealModel(PreTrainedModel):
         return references
 
     def check_encoded(self, references: IdealReferences) -> None:
-        """Refuse references that another model, or this one before it was trained on, has encoded."""
+        """Raise ValueError if references were encoded by another model, or before this one was trained further."""
         if references.fingerprint != self.fingerprint:
             raise ValueError(
                 f"references: expected a set encoded by this model ({self.fingerprint[:12]}), got one encoded by "
@@ -158,7 +158,7 @@ class IdealModel(PreTrainedModel):
             )
 
     def extract_features(self, pixels: Tensor, at_once: int | None = None) -> Tensor:
-        """Patch features (B, h, w, C) in float32 of images (B, 3, H, W), all or `at_once` at a time; no gradient."""
+        """Extract patch features (B, h, w, C), float32, from images (B, 3, H, W), `at_once` at a time; no gradient."""
         parts = pixels.to(self.device).split(at_once or len(pixels))
         return torch.cat([patch_features(self.backbone, part, self.config.patch_size) for part in parts])
 
@@ -170,13 +170,13 @@ class IdealModel(PreTrainedModel):
         *,
         sets: list[AnomalousPatches] | None = None,
     ) -> IdealReferences:
-        """Encode reference sets from patch features, as training does with cached ones.
+        """Encode reference sets from patch features, which training caches.
 
         Args:
             normal: (R or 1, L1, h, w, C) or None.
             abnormal: (R or 1, L2, h, w, C) or None.
-            marked: patch masks like `abnormal` without C, bool, or None to mark the patches that deviate most.
-            sets: their `anomalous_patches`, where they are known.
+            marked: (R or 1, L2, h, w) bool patch masks; None to mark the patches that deviate most.
+            sets: the result of `anomalous_patches`, if already known.
         """
         check_counts(normal=normal, abnormal=abnormal)
         num_normal = 0 if normal is None else normal.shape[1]
@@ -198,7 +198,7 @@ class IdealModel(PreTrainedModel):
     def anomalous_patches(
         self, normal: Tensor | None, abnormal: Tensor, marked: Tensor | None
     ) -> list[AnomalousPatches]:
-        """What the encoder reads of reference sets, given as in `encode_features`; no weight has a part in it."""
+        """Select the encoder's inputs from reference sets, without any weights; arguments as in `encode_features`."""
         with self._full_precision():
             return select_sets(normal, abnormal, marked, self.deviations, self.config.share_normals)
 
@@ -211,7 +211,7 @@ class IdealModel(PreTrainedModel):
         labels: Tensor | None = None,
         deviations: list[Deviations] | None = None,
     ) -> IdealOutput:
-        """Score patch features (B, h, w, C) of images of `size` (H, W), with their deviations where they are known."""
+        """Score patch features (B, h, w, C) of images of `size` (H, W); `deviations` of each, if already known."""
         check_counts(queries=query, references=references)
         if references.normal_features[0].device != query.device:
             references = references.to(query.device)
@@ -238,13 +238,13 @@ class IdealModel(PreTrainedModel):
     def _compare(
         self, patches: Tensor, references: IdealReferences, deviations: list[Deviations] | None
     ) -> tuple[Tensor, Tensor | None]:
-        """How patches (B, N, C) compare with their references: the two terms of Eq. 9.
+        """Compare patches (B, N, C) with their references: the two terms of Eq. 9.
 
         Returns:
             Cosine to the nearest normal patch and alignment with the known anomalies, (B, N) each; the latter is None
             without abnormal references.
         """
-        # One query at a time: its score cannot depend on the batch, and memory stays bounded.
+        # One query at a time, so that scores do not depend on the batch and memory stays bounded.
         pairs = [(image, *references.normals(index)) for index, image in enumerate(patches)]
         if references.deviation_vectors is None:
             return torch.stack([nearest_cosine(image, directions) for image, _, directions in pairs]), None
@@ -260,8 +260,8 @@ class IdealModel(PreTrainedModel):
 
     @property
     def fingerprint(self) -> str:
-        """Says which model encoded a reference set; hashed again only when weights or settings have changed."""
-        # Weights made under inference_mode carry no version; nothing trains those.
+        """Hash of the weights and settings, which identifies the model that encoded a reference set; cached."""
+        # Weights created under inference_mode have no version, but they cannot be trained either.
         state = [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in self.parameters()]
         settings = self.config.encoding
         if self._known_fingerprint is None or self._known_fingerprint[0] != (state, settings):
@@ -272,7 +272,7 @@ class IdealModel(PreTrainedModel):
     def _encode(
         self, normal_refs: Tensor | None, abnormal_refs: Tensor | None, masks: Tensor | None
     ) -> IdealReferences:
-        """Reference images to a reference set, with gradients to the encoder."""
+        """Encode reference images, with gradients for the encoder."""
         check_references(normal_refs, abnormal_refs, masks, self.config.patch_size, self.config.num_channels)
         marked = None
         if masks is not None:
@@ -283,17 +283,17 @@ class IdealModel(PreTrainedModel):
         )
 
     def _reference_features(self, images: Tensor | None) -> Tensor | None:
-        """(L, 3, H, W) or (B, L, 3, H, W) to (1 or B, L, h, w, C)."""
+        """Extract features (1 or B, L, h, w, C) from images (L, 3, H, W) or (B, L, 3, H, W)."""
         if images is None:
             return None
         images = images if images.ndim == 5 else images[None]
         return self.extract_features(images.flatten(0, 1), IMAGES_AT_ONCE).unflatten(0, images.shape[:2])
 
     def deviations(self, patches: Tensor, normals: Tensor, directions: Tensor) -> Deviations:
-        """How patches (P, C) deviate from normal patches (Q, C), which are also given at length 1 (Eq. 1-4)."""
+        """Deviations of patches (P, C) from normal patches (Q, C), with `directions` (Q, C) at length 1 (Eq. 1-4)."""
         with self._full_precision():
             return erase_normal_variation(patches, normals, directions, *self.config.eraser)
 
     def _full_precision(self) -> torch.autocast:
-        """Everything after the backbone runs in float32: it is cheap, and eigenvectors need the digits."""
+        """Switch autocast off: everything after the backbone is cheap, and eigenvectors need float32."""
         return torch.autocast(self.device.type, enabled=False)

@@ -1,15 +1,15 @@
 """Normal Variation Eraser (NVE): Eq. 1-4. Pure functions, no weights.
 
-Each target patch is compared with its k nearest normal patches. What separates it from normality is its
-residual (Eq. 1); what normal patches do among themselves around it spans a small subspace (Eq. 3); the part of
-the residual inside that subspace is erased (Eq. 4).
+Each target patch is compared with its k nearest normal patches. Its residual (Eq. 1) is the difference to the nearest
+one; the normal variation around it spans a small subspace (Eq. 3); the part of the residual inside that subspace is
+erased (Eq. 4).
 
 The principal directions are never formed. With X (k x C) the centred neighbours and X X^T = V L V^T,
 
     U U^T res = X^T V_r L_r^-1 V_r^T X res = sum_j s_j n_j,
 
-so k weights a patch say everything, they come from k x k algebra, and one weighted sum of rows of the normal
-features applies them. Work goes through fixed-size chunks: memory does not grow with the number of references.
+so k weights per patch are enough. They come from k x k matrices, and one weighted sum of rows of the normal features
+applies them. The work is done in chunks of fixed size, so that memory does not grow with the number of references.
 """
 
 from typing import NamedTuple
@@ -20,18 +20,18 @@ from torch import Tensor
 
 from .threads import map_in_threads
 
-MAX_SIMILARITIES = 2**22  # of one chunk of patches against all normal patches: 16 MB
-MAX_NEIGHBORS = 2**12  # gathered at a time: 6 MB with 384 channels
+MAX_SIMILARITIES = 2**22  # in one chunk, of its patches to all normal patches: 16 MB
+MAX_NEIGHBORS = 2**12  # in one chunk: 6 MB with 384 channels
 GROUPS = 8  # see top_similarities
 
-# A direction of normal variation is real only if its variance stands out from rounding: against the largest
-# one of the neighbourhood, and against the squared size of the features themselves.
+# A direction of normal variation counts only if its variance is more than rounding, compared with the largest
+# variance in the neighbourhood and with the squared length of the features.
 RELATIVE_VARIANCE = 1e-5
 ABSOLUTE_VARIANCE = 1e-10
 
 
 class Deviations(NamedTuple):
-    """How P patches depart from normality."""
+    """Deviations of P patches from their nearest normal patches."""
 
     residual: Tensor  # (P, C), Eq. 1
     denoised: Tensor  # (P, C), Eq. 4
@@ -39,7 +39,7 @@ class Deviations(NamedTuple):
 
 
 def unit(vectors: Tensor) -> Tensor:
-    """Vectors (..., C) at length 1; a zero vector stays zero, so that its cosine with anything is 0."""
+    """Scale vectors (..., C) to length 1; a zero vector stays zero, so its cosine with anything is 0."""
     return F.normalize(vectors, dim=-1)
 
 
@@ -53,18 +53,18 @@ def erase_normal_variation(
     erase_strength: float,
     residual_anchor: str,
 ) -> Deviations:
-    """Residual and denoised deviations of target patches.
+    """Compute the residuals and denoised deviations of target patches.
 
     Args:
         targets: (P, C) patch features of a query or of abnormal references.
         normals: (Q, C) patch features of the normal references.
-        normal_directions: (Q, C) the same at length 1; kept with a reference set.
-        num_neighbors: k; clamped to Q.
-        num_components: r; clamped to k - 1.
-        erase_strength: alpha; 0 leaves the residual as it is.
+        normal_directions: (Q, C) `normals` at length 1.
+        num_neighbors: k; at most Q are used.
+        num_components: r; at most k - 1 are used.
+        erase_strength: alpha; 0 keeps the residual unchanged.
         residual_anchor: `"nearest"` (the paper) or `"centroid"`. Differs from the paper: the centroid of the k
-            neighbours weighted by softmax(cosine) is also the centre of the local PCA, weighted alike, because
-            the released implementation does it so.
+            neighbours, weighted by softmax(cosine), is also the centre of the local PCA, with the same weights,
+            because the released implementation does so.
     """
     cosines, neighbors = nearest_normals(unit(targets), normal_directions, num_neighbors)  # (P, k) both
     residual = targets - normals.index_select(0, neighbors[:, 0])
@@ -82,7 +82,7 @@ def erase_normal_variation(
 
 
 def nearest_normals(directions: Tensor, normal_directions: Tensor, num_neighbors: int) -> tuple[Tensor, Tensor]:
-    """Cosines (P, k) and indices (P, k) of the k nearest normal patches, nearest first (Eq. 2)."""
+    """Find the k nearest normal patches: cosines (P, k) and indices (P, k), nearest first (Eq. 2)."""
     num_neighbors = min(num_neighbors, len(normal_directions))
     chunk = max(1, MAX_SIMILARITIES // len(normal_directions))
     found = [top_similarities(part @ normal_directions.T, num_neighbors) for part in directions.split(chunk)]
@@ -91,21 +91,21 @@ def nearest_normals(directions: Tensor, normal_directions: Tensor, num_neighbors
 
 
 def nearest_cosine(vectors: Tensor, directions: Tensor) -> Tensor:
-    """Cosine (P,) of each vector (P, C) to the nearest of directions (Q, C) of length 1."""
+    """Cosine (P,) of each vector (P, C) to the nearest of the directions (Q, C), which have length 1."""
     return nearest_normals(unit(vectors), directions, 1)[0][:, 0]
 
 
 def top_similarities(similarities: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` largest of each row (P, Q) and where they are, largest first.
+    """Find the `count` largest values (P, count) of each row (P, Q) and their columns (P, count), largest first.
 
-    A sort-free first pass halves the time: columns are put into groups of `GROUPS`, and the largest values of
-    a row lie in the groups with the largest maxima.
+    A first pass without sorting halves the time: columns are divided into groups of size `GROUPS`, and the largest
+    values of a row are in the groups with the largest maxima.
     """
     rows, columns = similarities.shape
     members = columns // GROUPS
     if members < count:
         return similarities.topk(count)
-    rest = similarities[:, members * GROUPS :]  # fewer than GROUPS columns belong to no group
+    rest = similarities[:, members * GROUPS :]  # fewer than GROUPS columns, which belong to no group
     grouped = similarities[:, : members * GROUPS].unflatten(1, (GROUPS, members))  # column = group + place * members
     groups = grouped.amax(1).topk(count, sorted=False).indices  # (P, count)
     candidates = grouped.gather(2, groups[:, None].expand(-1, GROUPS, -1)).flatten(1)  # (P, GROUPS * count)
@@ -119,22 +119,22 @@ def top_similarities(similarities: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _weighted_sum(normals: Tensor, neighbors: Tensor, weights: Tensor) -> Tensor:
-    """sum_j weights_j n_j of each patch: (P, k) indices and weights to (P, C)."""
+    """Weighted sums (P, C) of normal patches (Q, C), with (P, k) indices and weights: sum_j weights_j n_j."""
     return F.embedding_bag(neighbors, normals, per_sample_weights=weights, mode="sum")
 
 
 def _local_geometry(residual: Tensor, normals: Tensor, neighbors: Tensor) -> tuple[Tensor, Tensor]:
-    """Inner products in each neighbourhood, with its nearest normal patch as the origin.
+    """Inner products in each neighbourhood, with the nearest normal patch as the origin.
 
-    That origin keeps the digits: neighbours are close to each other and far from zero.
+    This origin preserves precision, because neighbours are close to each other and far from zero.
 
     Args:
-        residual: (P, C) from the nearest normal patch.
-        normals: (Q, C).
-        neighbors: (P, k).
+        residual: (P, C) differences to the nearest normal patch.
+        normals: (Q, C) normal patches.
+        neighbors: (P, k) indices of the neighbours, nearest first.
 
     Returns:
-        (P, k, k) among the neighbours and (P, k) between the neighbours and the residual.
+        Inner products (P, k, k) of the neighbours, and (P, k) of the neighbours and the residual.
     """
     count, num_neighbors = neighbors.shape
     products = residual.new_empty(count, num_neighbors, num_neighbors)
@@ -143,7 +143,7 @@ def _local_geometry(residual: Tensor, normals: Tensor, neighbors: Tensor) -> tup
         rows = slice(start, start + chunk)
         vectors = normals.index_select(0, neighbors[rows].flatten()).view(-1, num_neighbors, normals.shape[1])
         vectors -= vectors[:, :1].clone()
-        vectors[:, 0] = residual[rows]  # the origin's own row is zero: the residual takes its place, one product does
+        vectors[:, 0] = residual[rows]  # the row of the origin is zero; the residual takes its place
         products[rows] = vectors @ vectors.mT
     overlap = products[:, 0].clone()
     for origin in (overlap[:, 0], products[:, 0], products[:, :, 0]):
@@ -154,22 +154,22 @@ def _local_geometry(residual: Tensor, normals: Tensor, neighbors: Tensor) -> tup
 def _subspace_weights(
     inner: Tensor, overlap: Tensor, weights: Tensor, num_components: int, negligible: Tensor
 ) -> Tensor:
-    """The weights (P, k) of the neighbours in U U^T res.
+    """Compute the weights (P, k) of the neighbours in U U^T res.
 
-    Directions without variance (a plain background, the same reference twice) are dropped, never divided by.
+    Directions without variance (plain background, the same reference twice) are dropped instead of divided by zero.
 
     Args:
         inner: (P, k, k) inner products of the neighbours, about any origin.
-        overlap: (P, k) of the neighbours and the residual, about the same origin.
-        weights: (P or 1, k) of the neighbours in their mean and covariance.
+        overlap: (P, k) inner products of the neighbours and the residual, about the same origin.
+        weights: (P or 1, k) weights of the neighbours in their mean and covariance.
         num_components: r.
-        negligible: (P,) variance that is mere rounding.
+        negligible: (P,) variance below which there is only rounding.
     """
     count = weights.shape[1]
     num_components = min(num_components, count - 1)
     if num_components == 0:  # a single normal patch has no variation
         return torch.zeros_like(overlap)
-    # X = centring @ neighbours: less their mean, each times the root of its weight.
+    # X = centring @ neighbours: subtracts the mean, and multiplies each by the square root of its weight.
     centring = weights.sqrt()[..., None] * (torch.eye(count, device=weights.device) - weights[:, None])
     values, vectors = symmetric_eigen(centring @ inner @ centring.mT)  # of X X^T, ascending
     values, vectors = values[:, -num_components:], vectors[..., -num_components:]  # (P, r), (P, k, r)
@@ -180,7 +180,7 @@ def _subspace_weights(
 
 
 def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
-    """`torch.linalg.eigh` of (P, k, k); on a CPU LAPACK takes one matrix after the other, so share them out."""
+    """`torch.linalg.eigh` of (P, k, k), in several threads on a CPU, where LAPACK takes one matrix after another."""
     workers = torch.get_num_threads()
     if matrices.device.type != "cpu" or len(matrices) < 32 * workers:
         return torch.linalg.eigh(matrices)

@@ -1,7 +1,7 @@
-"""The backbone as an ONNX file, run by ONNX Runtime: `model.backbone = OnnxBackbone("backbone.onnx")`.
+"""A backbone in an ONNX file, run by ONNX Runtime: `model.backbone = OnnxBackbone("backbone.onnx")`.
 
-Only the backbone is exported: it is nearly all of the work, and the eigenvectors after it have no ONNX operator. The
-file is made by `ideal export`, or by `ideal build --onnx`.
+Only the backbone is exported: it does nearly all of the work, and ONNX has no operator for the eigenvectors after it.
+The file is made by `ideal export` or by `ideal build --onnx`.
 """
 
 import hashlib
@@ -17,21 +17,21 @@ PIXELS, FEATURES = "pixels", "features"  # the names of the graph's input (B, 3,
 
 
 class OnnxBackbone(nn.Module):
-    """Takes the place of an `IdealModel`'s backbone; on the CPU, for images of the size it was exported for.
+    """Replaces the backbone of an `IdealModel`, on the CPU, for images of the size it was exported for.
 
-    A set of references that the torch backbone encoded is refused by a model with this one, and the other way round:
-    their features are equal to rounding, or to quantisation, but not the same.
+    References encoded with the torch backbone do not load into a model with this one, and vice versa: the features
+    agree only up to rounding, or quantisation.
 
     Args:
-        path: an ONNX file of `export_backbone`.
-        threads: of ONNX Runtime; by default as many as torch uses.
+        path: an ONNX file made by `export_backbone`.
+        threads: number of threads for ONNX Runtime; by default as many as torch uses.
     """
 
-    # Whatever was exported is read as a backbone of named stages is.
+    # Every exported backbone returns feature maps, like a backbone with named stages.
     config = SimpleNamespace(stage_names=(FEATURES,))
 
     def __init__(self, path: str | os.PathLike, threads: int | None = None) -> None:
-        import onnxruntime  # not needed by anyone else who loads this package, and slow to import
+        import onnxruntime  # optional, and slow to import
 
         super().__init__()
         content = Path(path).read_bytes()
@@ -40,13 +40,13 @@ class OnnxBackbone(nn.Module):
         self.session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
         [pixels] = self.session.get_inputs()
         self.size = tuple(pixels.shape[1:])  # (3, H, W)
-        # The weights are inside the session. The fingerprint of a model is made of its parameters, so the file's
-        # content is one of them.
+        # The weights are inside the session. A model's fingerprint depends on its parameters, so the hash of the
+        # file is one of them.
         digest = bytearray(hashlib.sha256(content).digest())
         self.content = nn.Parameter(torch.frombuffer(digest, dtype=torch.uint8), requires_grad=False)
 
     def forward(self, pixels: Tensor) -> BackboneOutput:
-        """Images (B, 3, H, W) to one feature map (B, C, h, w)."""
+        """Turn images (B, 3, H, W) into one feature map (B, C, h, w)."""
         if tuple(pixels.shape[1:]) != self.size:
             raise ValueError(
                 f"expected images (B, {', '.join(map(str, self.size))}), for which this backbone was exported, "

@@ -1,4 +1,4 @@
-"""What the pipeline is given: references in every form that people have them, and any number of pictures."""
+"""Inputs of the pipeline: references in every form, and any number of images."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,18 +18,17 @@ DEFAULT_FALSE_ALARM = 0.05
 
 @dataclass(frozen=True)
 class ReferenceInputs:
-    """What a person may give; either `references` or the others.
+    """References as the user gives them: either `references`, or images and how to encode them.
 
     Args:
         references: a references file, or an `IdealReferences`.
-        normal: photographs of good parts.
-        abnormal: photographs of defective ones.
-        masks: where the defect is on each of those.
-        types: the name of the defect on each of those.
-        false_alarm: the share of good parts that may be called anomalous: a threshold for it is found from the
-            references (default: 0.05, where there is anything normal to find it from, in tiles two normal ones;
-            0 for none).
-        tiling: cut pictures into tiles of this side in pixels, or with True of the processor's size.
+        normal: images of good parts.
+        abnormal: images of defective parts.
+        masks: the mask of the defect in each abnormal image.
+        types: the type of the defect in each abnormal image.
+        false_alarm: the requested false-alarm rate, for calibration; 0 for none. Default: 0.05 if there are normal
+            images or masks, in tiles if there are at least two normal images; otherwise no calibration.
+        tiling: cut images into tiles of this side in pixels, or of the processor's size with True.
     """
 
     references: str | os.PathLike | IdealReferences | None = None
@@ -41,11 +40,11 @@ class ReferenceInputs:
     tiling: bool | int | None = None
 
     def given(self) -> list[str]:
-        """The names of what is there."""
+        """The names of the fields that are not None."""
         return [field.name for field in fields(self) if getattr(self, field.name) is not None]
 
     def encode(self, model: Any, processor: Any) -> IdealReferences:
-        """One reference set that this model can use, on its device."""
+        """Encode or load one reference set for a model, on its device."""
         if self.references is not None:
             return self._known(model)
         if self.tiling:
@@ -63,11 +62,11 @@ class ReferenceInputs:
 
     def _known(self, model: Any) -> IdealReferences:
         if len(self.given()) > 1:
-            raise ValueError(f"expected references, or pictures to encode, got both: {', '.join(self.given())}")
+            raise ValueError(f"expected references, or images to encode, got both: {', '.join(self.given())}")
         references: Any = self.references
         if isinstance(references, (str, os.PathLike)):
             references = IdealReferences.load(references)
-        # No isinstance: shipped files may be loaded as more than one module.
+        # Not isinstance, because shipped files may be loaded as more than one module.
         if not hasattr(references, "fingerprint") or len(references) != 1:
             raise ValueError(f"references: expected a file or an IdealReferences of one set, got {references!r}")
         model.check_encoded(references)
@@ -95,11 +94,11 @@ def _as_list(images: Any) -> list:
 
 
 Prepared = dict[str, Any]
-Prepare = Callable[[Any, str], Prepared]  # a picture and its name in error messages
+Prepare = Callable[[Any, str], Prepared]  # takes an image, and its name for error messages
 
 
 def is_many(inputs: object) -> bool:
-    """Whether this is a collection of pictures: a sequence, a stack, a generator, a data set."""
+    """Whether inputs are a collection of images: a sequence, a stack, a generator or a data set."""
     if isinstance(inputs, (str, bytes, Mapping)):
         return False
     if hasattr(inputs, "ndim"):  # an array or a tensor
@@ -108,14 +107,14 @@ def is_many(inputs: object) -> bool:
 
 
 def read_batches(inputs: Any, prepare: Prepare, batch_size: int, num_workers: int) -> Iterator[list[Prepared]]:
-    """What `prepare` makes of every picture, `batch_size` at a time, or `{"error": ...}`.
+    """Apply `prepare` to every image, `batch_size` at a time; the result of a failure is `{"error": ...}`.
 
     Args:
-        inputs: see `is_many`; what has a length is read by index, in `num_workers` processes, anything else in order,
-            in one of them at most.
-        prepare: raises ValueError for a picture that it cannot use.
-        batch_size: at least 1.
-        num_workers: 0 reads in this process.
+        inputs: a collection of images, see `is_many`. Sequences, stacks and data sets with an index are read by
+            `num_workers` processes; generators are read in order, by one process at most.
+        prepare: raises ValueError for an image that it cannot use.
+        batch_size: number of images per batch, at least 1.
+        num_workers: number of processes; 0 reads in this process.
     """
     for name, value, least in (("batch_size", batch_size, 1), ("num_workers", num_workers, 0)):
         if not isinstance(value, int) or value < least:
@@ -139,8 +138,8 @@ class _Indexed(Dataset):
         name = f"images[{index}]"
         try:
             picture = self.inputs[index]
-        except Exception as error:  # a data set that decodes its pictures raises whatever its decoder does
-            return {"error": f"{name}: expected a picture, got {type(error).__name__}: {error}"}
+        except Exception as error:  # a data set that decodes images may raise anything
+            return {"error": f"{name}: expected an image, got {type(error).__name__}: {error}"}
         return _prepared(self.prepare, picture, name)
 
 

@@ -1,4 +1,4 @@
-"""From patch scores and a map to what a person is told: verdict, mask, regions, type, overlay. Pure functions."""
+"""Results of the pipeline from scores and maps: verdict, mask, regions, type and overlay. Pure functions."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypedDict
@@ -13,7 +13,7 @@ from .connected_regions import label_pixels
 from .masks import MaskInput, load_area, patch_masks, resize_mask
 from .references import IdealReferences
 
-DEFAULT_THRESHOLD = 0.5  # where neither the call nor the references say another
+DEFAULT_THRESHOLD = 0.5  # for references without calibration
 
 
 def make_verdict(
@@ -27,17 +27,17 @@ def make_verdict(
     return_mask: bool = False,
     return_regions: bool = False,
 ) -> dict[str, Any]:
-    """The result of one picture, as `AnomalyDetectionPipeline` returns it.
+    """Make the result of one image, as `AnomalyDetectionPipeline` returns it.
 
     Args:
-        score: in 0..1.
+        score: image score in 0..1.
         anomaly_map: (H, W) float32 in 0..1.
-        references: what it was compared with; their calibration gives the threshold, and a probability.
-        defect_type: the nearest one, where the references have types.
-        picture: (H, W, 3), to draw the overlay on; None for no overlay.
-        threshold: instead of that of the references.
-        return_mask: add the mask.
-        return_regions: add the regions.
+        references: the references, whose calibration gives the threshold and the probability.
+        defect_type: the nearest type, if the references have types.
+        picture: (H, W, 3) image to draw the overlay on; None for no overlay.
+        threshold: overrides the threshold of the references.
+        return_mask: whether to add the mask.
+        return_regions: whether to add the regions.
     """
     calibration = references.calibration
     if threshold is None:
@@ -65,15 +65,15 @@ def make_verdict(
 class Region(TypedDict):
     """One connected anomalous region."""
 
-    box: tuple[int, int, int, int]  # x0, y0, x1, y1 in pixels; x1 and y1 are outside
-    score: float  # the highest of its pixels
-    area: int  # in pixels
+    box: tuple[int, int, int, int]  # x0, y0, x1, y1 in pixels, without x1 and y1
+    score: float  # highest value of the map in the region
+    area: int  # number of pixels
 
 
 def find_regions(mask: np.ndarray, anomaly_map: np.ndarray) -> list[Region]:
-    """The regions of a mask (H, W) bool with their scores in a map (H, W), highest first.
+    """Find the connected regions of a mask (H, W), bool, with their scores in a map (H, W), highest first.
 
-    Pixels that touch by a corner belong together.
+    Pixels that touch at a corner are connected.
     """
     rows, columns = mask.nonzero()
     if not len(rows):
@@ -94,57 +94,57 @@ def find_regions(mask: np.ndarray, anomaly_map: np.ndarray) -> list[Region]:
     ]
 
 
-NO_WEIGHT = 1e-6  # of a pixel that no counting patch reaches
+NO_WEIGHT = 1e-6  # a pixel with less weight is reached by no patch that counts
 
 
 def read_ignored(
     mask: MaskInput, size: tuple[int, int], seen: tuple[int, int], patch_size: tuple[int, int], name: str
 ) -> tuple[Tensor, Tensor]:
-    """Which pixels are ignored, and which patches count: those that no ignored pixel touches.
+    """Load a mask of pixels to ignore, and find the patches that count because they have no such pixel.
 
     Args:
-        mask: any form of a mask.
-        size: height and width of the picture.
-        seen: the same after resizing, as the model sees it.
-        patch_size: of the backbone.
-        name: of the mask, for error messages.
+        mask: a mask in any form.
+        size: height and width (H, W) of the image.
+        seen: height and width of the image after resizing.
+        patch_size: height and width of a patch.
+        name: what to call the mask in error messages.
 
     Returns:
-        bool (H, W) of `size` and bool (h, w).
+        The ignored pixels, bool (H, W), and the patches that count, bool (h, w).
     """
     ignored = load_area(mask, size, name)
     resized = torch.from_numpy(resize_mask(ignored, seen))
-    counts = ~patch_masks(resized, patch_size)
-    if not counts.any():
-        raise ValueError(f"{name}: expected some patch outside it, got none of {counts.numel()}")
-    return torch.from_numpy(np.array(ignored)), counts
+    counted = ~patch_masks(resized, patch_size)
+    if not counted.any():
+        raise ValueError(f"{name}: expected some patch outside it, got none of {counted.numel()}")
+    return torch.from_numpy(np.array(ignored)), counted
 
 
-def counting_scores(scores: Tensor, counts: Tensor) -> Tensor:
-    """Patch scores (h, w), 0 where they do not count, and their weights: (2, h, w).
+def scores_and_weights(scores: Tensor, counted: Tensor) -> Tensor:
+    """Patch scores (h, w), 0 for patches that do not count, and their weights, 0 or 1: (2, h, w).
 
-    Interpolation and smoothing are linear: what becomes of the scores, divided by what becomes of the weights, is
-    the map of the patches that count, into which nothing of the others has spread.
+    Interpolation and smoothing are linear. Applied to both, the quotient of the two is a map of the patches that
+    count, into which the others have not spread.
     """
-    return torch.stack([scores * counts, counts.to(scores.dtype)])
+    return torch.stack([scores * counted, counted.to(scores.dtype)])
 
 
-def counting_map(values: Tensor, weights: Tensor, ignored: Tensor) -> Tensor:
-    """The map (H, W) of what both have become at the picture's size; 0 where ignored."""
+def weighted_map(values: Tensor, weights: Tensor, ignored: Tensor) -> Tensor:
+    """Divide the interpolated scores (H, W) by the interpolated weights (H, W); 0 where ignored."""
     return torch.where(ignored | (weights <= NO_WEIGHT), 0, values / weights.clamp_min(NO_WEIGHT))
 
 
 UNKNOWN = "unknown"
-# Mean cosine of an anomaly's patches to the nearest deviations of a type, below which it is like none of them.
-# Differs between products: with one reference a type, photographs of the same type lie between 0.2 and 0.9 (leather).
+# Least mean cosine of an anomaly's patches to the nearest deviations of a type; below it, the type is unknown.
+# It varies by product: with one reference per type, images of the same type have 0.2 to 0.9 (leather).
 LEAST_SIMILARITY = 0.3
 
 
 def type_similarities(deviations: Tensor, references: Tensor, types: Sequence[str]) -> dict[str, float]:
-    """How near an anomaly is to each type: -1..1.
+    """Similarity of an anomaly to each type, -1..1: the mean over its patches of the cosine to the nearest one.
 
-    Of every patch the cosine to the nearest reference patch of the type, since a defect's patches differ among
-    themselves (its rim, its middle); of an anomaly the mean over its patches.
+    Each patch is compared with its nearest reference patch of the type, because the patches of one defect differ
+    (its edge, its centre).
 
     Args:
         deviations: (P, C) denoised deviations of the most anomalous patches of a query.
@@ -160,38 +160,38 @@ def type_similarities(deviations: Tensor, references: Tensor, types: Sequence[st
 
 
 def nearest_type(deviations: Tensor, references: Tensor, types: Sequence[str]) -> str:
-    """The type an anomaly is nearest to, or `"unknown"` where none is near; arguments as above."""
+    """The type most similar to an anomaly, or `"unknown"` if none is; arguments as in `type_similarities`."""
     similarities = type_similarities(deviations, references, types)
     nearest = max(similarities, key=similarities.__getitem__)
     return nearest if similarities[nearest] >= LEAST_SIMILARITY else UNKNOWN
 
 
-# From nothing to heat: blue, cyan, green in the middle, and red at the hot end alone.
+# From cold to hot: blue, cyan, green in the middle, yellow, and red at the hot end only.
 COLORS = np.array([(0.12, 0.16, 0.55), (0.10, 0.62, 0.90), (0.38, 0.88, 0.42), (0.98, 0.76, 0.18), (0.78, 0.07, 0.05)])
-OPACITY = 0.75  # of the highest score; the photograph stays visible below
-NARROWEST = 1e-6  # half of a scale, for thresholds at 0 or 1
+OPACITY = 0.75  # at the hot end; the image stays visible below
+NARROWEST = 1e-6  # half the width of a scale, for thresholds of 0 and 1
 
 
 class Scale(NamedTuple):
-    """The scores at the cold and at the hot end of the colours."""
+    """The scores at the cold and the hot end of the colours."""
 
     low: float
     high: float
 
 
 def threshold_scale(threshold: float) -> Scale:
-    """The scale of a threshold in 0..1, which is its middle: what counts as normal stays on the cold side of green.
+    """The colour scale with a threshold in 0..1 at its middle, green; normal scores are on the cold side.
 
-    Half of the threshold is already nothing; one and a half of it, or 1 if that is nearer, is red.
+    The scale ends at half the threshold and at one and a half times the threshold, or closer if that exceeds 1.
     """
     half = max(min(threshold / 2, 1 - threshold), NARROWEST)
     return Scale(threshold - half, threshold + half)
 
 
 def heat(scores: np.ndarray, scale: Scale) -> np.ndarray:
-    """Scores of any shape (...) as colours (..., 4), RGBA in 0..1: transparent at the cold end, more opaque with heat.
+    """Colour scores of any shape (...): (..., 4), RGBA in 0..1, from transparent at the cold end to opaque.
 
-    With all scores equal nothing stands out, and everything is cold.
+    On a scale of no width, everything is cold.
     """
     width = scale.high - scale.low
     share = np.clip((scores - scale.low) / width, 0, 1) if width > 0 else np.zeros_like(scores)
@@ -201,12 +201,12 @@ def heat(scores: np.ndarray, scale: Scale) -> np.ndarray:
 
 
 def draw_overlay(picture: np.ndarray, anomaly_map: np.ndarray, threshold: float) -> Image.Image:
-    """The photograph in grey, whose own colours could be taken for heat, below its anomaly map.
+    """Draw an anomaly map over the image, which is shown in grey so that its colours are not mistaken for heat.
 
     Args:
         picture: (H, W, 3), uint8 or float in 0..1.
         anomaly_map: (H, W) in 0..1.
-        threshold: the middle of the colours, see `threshold_scale`.
+        threshold: the score in the middle of the colours, see `threshold_scale`.
     """
     grey = picture.mean(-1, keepdims=True) / (255 if picture.dtype == np.uint8 else 1)  # (H, W, 1)
     colors = heat(anomaly_map, threshold_scale(threshold))

@@ -1,4 +1,4 @@
-"""What is kept of a reference set: encoded once a product, saved and loaded as safetensors."""
+"""Encoded reference sets: made once per product, saved and loaded as safetensors."""
 
 import hashlib
 import json
@@ -18,8 +18,8 @@ from .aligned_memory import aligned
 from .threshold import Calibration
 
 FORMAT = "ideal-references-1"
-SET_TENSORS = ("normal_features", "abnormal_deviations", "abnormal_sources")  # one tensor a set each
-# Where a model was loaded from and how it is stored does not change what it computes.
+SET_TENSORS = ("normal_features", "abnormal_deviations", "abnormal_sources")  # lists with one tensor per set
+# Fields of a configuration that say where the model came from, and do not change what it computes.
 INCIDENTAL = ("_name_or_path", "architectures", "dtype", "transformers_version")
 
 
@@ -30,16 +30,16 @@ class IdealReferences:
     Args:
         normal_features: R tensors (Q_r, C), patch features of the normal references.
         deviation_vectors: (R, M, C) intrinsic deviation vectors; None without abnormal references.
-        abnormal_deviations: R tensors (A_r, C), denoised deviations of the anomalous patches; or none.
-        abnormal_sources: R tensors (A_r,), which abnormal reference each of those patches is of; or none.
-        num_normal: normal references a set.
-        num_abnormal: abnormal references a set.
-        mask_source: whether the defects were marked (`"given"`), found by the model (`"estimated"`), or there
-            are no abnormal references (`"none"`).
-        types: the name of the defect on each abnormal reference; or none.
-        fingerprint: of the model that encoded them; empty while they stay inside one call.
-        calibration: the threshold that they support, if it was asked for.
-        tile_size: height and width of the tiles they were cut into; None where whole pictures were encoded.
+        abnormal_deviations: R tensors (A_r, C), denoised deviations of the anomalous patches; may be empty.
+        abnormal_sources: R tensors (A_r,), index of the abnormal reference of each anomalous patch; may be empty.
+        num_normal: number of normal references per set.
+        num_abnormal: number of abnormal references per set.
+        mask_source: `"given"` for masks from the user, `"estimated"` for masks found by the model, `"none"` without
+            abnormal references.
+        types: the type of the defect in each abnormal reference; may be empty.
+        fingerprint: of the model that encoded the references; empty within a call of the model.
+        calibration: the threshold for these references, if they are calibrated.
+        tile_size: height and width of the tiles that the references were cut into; None for whole images.
     """
 
     normal_features: list[Tensor]
@@ -67,7 +67,7 @@ class IdealReferences:
         return len(self.normal_features)
 
     def normals(self, index: int) -> tuple[Tensor, Tensor]:
-        """Normal patches (Q, C) of query `index` and the same at length 1: its own set, or the shared one."""
+        """Normal patches (Q, C) for query `index`, from its own or the shared set, and the same at length 1."""
         index = index if len(self) > 1 else 0
         return self.normal_features[index], self.normal_directions[index]
 
@@ -80,7 +80,7 @@ class IdealReferences:
         )
 
     def to(self, device: torch.device | str) -> "IdealReferences":
-        """The same references on another device."""
+        """Copy the references to a device."""
         return replace(
             self,
             normal_features=[features.to(device) for features in self.normal_features],
@@ -90,7 +90,7 @@ class IdealReferences:
         )
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write one safetensors file, whole or not at all."""
+        """Write the references to a safetensors file, which is either complete or not there."""
         path = Path(path)
         tensors = {f"{name}.{index}": value for name in SET_TENSORS for index, value in enumerate(getattr(self, name))}
         if self.deviation_vectors is not None:
@@ -118,7 +118,7 @@ class IdealReferences:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "IdealReferences":
-        """Read what `save` wrote; that it fits the model is checked when the model uses it."""
+        """Read a file written by `save`; the model checks on use that it encoded the references."""
         try:
             with safe_open(path, framework="pt") as file:
                 metadata = file.metadata() or {}
@@ -132,7 +132,7 @@ class IdealReferences:
             )
         header = json.loads(metadata["header"])
         sets = range(header.pop("num_sets"))
-        calibration, tile_size = header.pop("calibration", None), header.pop("tile_size", None)  # newer fields
+        calibration, tile_size = header.pop("calibration", None), header.pop("tile_size", None)  # not in older files
         groups: dict[str, Any] = {
             name: [tensors[f"{name}.{index}"] for index in sets] for name in SET_TENSORS if f"{name}.0" in tensors
         }
@@ -148,7 +148,7 @@ class IdealReferences:
 def model_fingerprint(
     settings: Sequence, backbone_config: Mapping, named_parameters: Iterable[tuple[str, Tensor]]
 ) -> str:
-    """SHA-256 of what a model computes with: two models with the same one encode references alike."""
+    """SHA-256 of the weights and settings of a model: models with the same hash encode references identically."""
     backbone = {name: value for name, value in backbone_config.items() if name not in INCIDENTAL}
     digest = hashlib.sha256(json.dumps([list(settings), backbone], sort_keys=True, default=str).encode())
     for name, tensor in named_parameters:

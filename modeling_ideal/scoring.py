@@ -10,17 +10,17 @@ from torch import Tensor
 from .image_processing_ideal import gaussian_smoothing
 from .normal_variation_eraser import nearest_cosine, unit
 
-# A deviation this small against its feature (squared lengths) is rounding, and its direction means nothing.
+# A deviation this small relative to its feature (in squared length) is rounding, and its direction is meaningless.
 NEGLIGIBLE_DEVIATION = 1e-8
 
 
 def cosine_distance(cosine: Tensor) -> Tensor:
-    """d_cos in [0, 1]."""
+    """Cosine distance d_cos in [0, 1]."""
     return (1 - cosine) / 2
 
 
 def projection_cosine(deviations: Tensor, vectors: Tensor, features: Tensor) -> Tensor:
-    """Cosine between each deviation and its projection on the intrinsic deviation vectors (Eq. 8).
+    """Cosine of each deviation and its projection onto the intrinsic deviation vectors (Eq. 8).
 
     The projection sum_m <f, t_m> / <t_m, t_m> t_m is never formed: with c_m = <f, t_m> / |t_m| and G the inner
     products of the unit vectors, <f, proj> = c . c and |proj|^2 = c G c.
@@ -28,10 +28,10 @@ def projection_cosine(deviations: Tensor, vectors: Tensor, features: Tensor) -> 
     Args:
         deviations: (B, N, C) denoised deviations.
         vectors: (B or 1, M, C) intrinsic deviation vectors.
-        features: (B, N, C) the patches they belong to, which say what size is negligible.
+        features: (B, N, C) features of the same patches, relative to which a deviation is negligible.
 
     Returns:
-        (B, N), in [0, 1]; 0 for a deviation that vanishes.
+        (B, N), in [0, 1]; 0 for a deviation of length 0.
     """
     units = F.normalize(vectors, dim=-1)
     coefficients = deviations @ units.mT  # (B, N, M)
@@ -41,16 +41,16 @@ def projection_cosine(deviations: Tensor, vectors: Tensor, features: Tensor) -> 
     negligible = NEGLIGIBLE_DEVIATION * torch.linalg.vector_norm(features, dim=-1).square()
     tiny = torch.finfo(length.dtype).tiny
     cosine = inner * (length * projected).clamp_min(tiny).rsqrt()
-    # Differs from the paper: fades to 0 where the deviation is mere rounding, or a query that equals a
-    # reference would be scored by noise. The factor is within 1e-6 of 1 for deviations over a tenth of a feature.
+    # Differs from the paper: fades to 0 where the deviation is only rounding, because a query equal to a reference
+    # would otherwise be scored by noise. The factor is within 1e-6 of 1 for deviations over a tenth of a feature.
     return cosine.clamp(0, 1) * (length / (length + negligible + tiny))
 
 
 def deviation_alignment(cosine: Tensor, alignment: str) -> Tensor:
-    """How much of a deviation survives projection, in [0, 1].
+    """Similarity in [0, 1] of deviations and their projections, from their cosine.
 
     `"cosine"` is 1 - d_cos (Eq. 9). Differs from the paper: `"euclidean"` is 1 - ||a - b|| / 2 of the unit
-    vectors, because the released implementation does it so.
+    vectors, because the released implementation does so.
     """
     if alignment == "euclidean":
         return 1 - (cosine_distance(cosine).clamp_min(torch.finfo(cosine.dtype).eps)).sqrt()
@@ -58,17 +58,17 @@ def deviation_alignment(cosine: Tensor, alignment: str) -> Tensor:
 
 
 def weighted_alignment(cosine: Tensor, known: Sequence[Tensor], deviations: Tensor, features: Tensor) -> Tensor:
-    """How much of a deviation survives projection, weighed by how long it is, in [0, 1].
+    """Similarity in [0, 1] of deviations to known anomalies, weighted by the length of the deviation.
 
-    Differs from the paper: the deviation of a normal patch is tiny and may point anywhere, so alignment counts in
-    proportion to the deviation's share of its feature; and a deviation that a reference shows itself counts beside
-    one that the projection keeps. Held-out source categories chose it (docs/choices.md).
+    Differs from the paper: the deviation of a normal patch is tiny and may point anywhere, so the similarity is
+    weighted by the length of the deviation relative to its feature; and it is the mean of the cosines to the
+    projection and to the nearest deviation of a reference. Chosen on held-out source categories (docs/choices.md).
 
     Args:
-        cosine: (B, N) of each deviation and its projection.
-        known: B tensors (A, C), the denoised deviations of the anomalous reference patches.
+        cosine: (B, N) cosine of each deviation and its projection.
+        known: B tensors (A, C), denoised deviations of the anomalous reference patches.
         deviations: (B, N, C) denoised deviations.
-        features: (B, N, C) the patches they belong to.
+        features: (B, N, C) features of the same patches.
     """
     known_cosine = torch.stack(
         [nearest_cosine(part, unit(others)) for part, others in zip(deviations, known, strict=True)]
@@ -80,40 +80,40 @@ def weighted_alignment(cosine: Tensor, known: Sequence[Tensor], deviations: Tens
 
 
 def patch_scores(nearest_cosine: Tensor, alignment: Tensor | None) -> Tensor:
-    """Patch scores A in [0, 1] (Eq. 9), any shape. Without abnormal references: normal matching alone."""
+    """Patch scores A in [0, 1] (Eq. 9), of any shape; without abnormal references, from normal matching alone."""
     matching = cosine_distance(nearest_cosine)
     return matching if alignment is None else (alignment + matching) / 2
 
 
 def image_scores(scores: Tensor, top_fraction: float) -> Tensor:
-    """Mean of the highest patch scores (B, h, w) of each image, at least one: (B,)."""
+    """Image scores (B,): the mean of the highest patch scores (B, h, w) of each image, at least one."""
     return scores.flatten(1).gather(1, highest_patches(scores, top_fraction)).mean(1)
 
 
 def highest_patches(scores: Tensor, top_fraction: float) -> Tensor:
-    """Which patches have the highest scores (B, h, w), at least one of each image: (B, n), highest first."""
+    """Indices (B, n) of the patches with the highest scores (B, h, w), at least one per image, highest first."""
     flat = scores.flatten(1)
     return flat.topk(max(1, int(flat.shape[1] * top_fraction)), dim=1).indices
 
 
 def smooth_patches(scores: Tensor, sigma: float) -> Tensor:
-    """Patch scores (B, h, w) under a Gaussian of `sigma` patches; as they are for 0."""
+    """Smooth patch scores (B, h, w) with a Gaussian of `sigma` patches; 0 for none."""
     return gaussian_smoothing(scores, sigma) if sigma else scores
 
 
 def upsample(maps: Tensor, size: tuple[int, int]) -> Tensor:
-    """Patch maps (B, h, w) to pixels (B, H, W), bilinear.
+    """Upsample patch maps (B, h, w) to pixels (B, H, W), bilinear.
 
-    Two products with the weights of each side: their gradient is a product too, several times as fast as that of
-    `F.interpolate`, which fills the same weights in here.
+    Uses two matrix products with the interpolation weights of `F.interpolate`: their gradient is several times as
+    fast as its own.
     """
     rows, columns = (_linear_weights(side, pixels).to(maps) for side, pixels in zip(maps.shape[1:], size, strict=True))
     return rows @ maps @ columns.T
 
 
 @cache
-@torch.inference_mode(False)  # what is kept must serve training too, whoever asks first
+@torch.inference_mode(False)  # the cached tensor must work in training too, even if first needed in inference
 def _linear_weights(patches: int, pixels: int) -> Tensor:
-    """How much each patch of a line gives to each of its pixels: (pixels, patches), float32, on the CPU."""
+    """Interpolation weights (pixels, patches) along one side, float32, on the CPU."""
     lines = torch.eye(patches, dtype=torch.float32, device="cpu")[None]
     return F.interpolate(lines, size=pixels, mode="linear", align_corners=False)[0].T.contiguous()

@@ -1,7 +1,8 @@
-"""Independent parts of one piece of work, side by side on the cores of a CPU.
+"""Parallel work on the cores of a CPU, one part of the data per thread.
 
-torch shares out single operations over its threads. Many small ones in a row gain little from that: all threads wait
-for each other after each of them. Here a thread takes a part of the data through all of them instead.
+torch divides every single operation among its threads. A sequence of many small operations gains little from that,
+because all threads wait for each other after each one. Here, each thread takes its part of the data through all of
+them instead.
 """
 
 import os
@@ -18,9 +19,9 @@ Result = TypeVar("Result")
 
 
 def map_in_threads(function: Callable[[Part], Result], parts: Sequence[Part], device: torch.device) -> list[Result]:
-    """`function` of every part; on a CPU by as many threads as torch uses, each of which computes alone.
+    """Apply a function to every part; on a CPU in as many threads as torch uses, each without further threads.
 
-    What torch keeps by thread (gradient mode, autocast, modes that watch operations) is the default in them.
+    Thread-local state of torch (gradient mode, autocast, dispatch modes) has its default values in the threads.
     """
     workers = torch.get_num_threads()
     if device.type != "cpu" or workers == 1 or len(parts) == 1:
@@ -30,20 +31,20 @@ def map_in_threads(function: Callable[[Part], Result], parts: Sequence[Part], de
 
 @cache
 def _pool(process: int, workers: int) -> ThreadPoolExecutor:
-    """One a process: a forked child has none of its parent's threads."""
+    """One pool per process, because a forked child has none of its parent's threads."""
     return lone_threads(workers)
 
 
 def lone_threads(count: int) -> ThreadPoolExecutor:
-    """A pool of threads in which torch computes alone: they do not call other threads together, and are not slowed."""
+    """Make a pool of threads in which torch uses a single thread, so that they do not wait for others."""
     threads = torch.get_num_threads()
     pool = ThreadPoolExecutor(count, thread_name_prefix="ideal", initializer=_compute_alone)
     everyone = Barrier(count)
-    list(pool.map(lambda _: everyone.wait(), range(count)))  # all are there
-    torch.set_num_threads(threads)  # they have changed the default of threads that start later: set it back
+    list(pool.map(lambda _: everyone.wait(), range(count)))  # waits until all have started
+    torch.set_num_threads(threads)  # restore the default for new threads, which they have changed
     return pool
 
 
 def _compute_alone() -> None:
-    torch.get_num_threads()  # settles the default in this thread, which would otherwise follow and undo the next line
+    torch.get_num_threads()  # sets the default in this thread now; otherwise that would undo the next line
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""A decision threshold from the scores of references: plain statistics, and what is kept of them."""
+"""A decision threshold from the scores of references, with the statistics behind it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -6,23 +6,23 @@ from dataclasses import asdict, dataclass, fields
 from statistics import NormalDist, fmean, stdev
 from typing import Any
 
-COPY_SPREAD = 4.0  # parts differ by so much more than copies of one part do, as seen on the source data set (MVTec AD)
-MINIMUM_SPREAD = 0.005  # a few references may agree by chance, or be the same picture twice
-CERTAINTY = 0.95  # what `probability` says at the mean of the abnormal references; 1 - this at that of the normal ones
+COPY_SPREAD = 4.0  # spread of scores of different parts relative to copies of one, measured on the source, MVTec AD
+MINIMUM_SPREAD = 0.005  # a few references may agree by chance, or show the same image
+CERTAINTY = 0.95  # `probability` of the mean abnormal reference; that of the mean normal one is 1 - CERTAINTY
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A threshold for image scores, and what it rests on; `Calibration.from_scores` makes one.
+    """A threshold for image scores, and the scores it is based on; made by `Calibration.from_scores`.
 
     Args:
-        threshold: an image with a higher score is called anomalous.
-        false_alarm: the share of normal images above the threshold that was wished for.
-        supported_false_alarm: the smallest share that so many normal references can vouch for, 1 / (n + 1). For a
-            smaller one the threshold is an extrapolation.
-        normal_scores: of the normal references, each scored as if it were new.
-        abnormal_scores: of the abnormal ones; empty without any.
-        warning: what the references cannot support; None where there is nothing to say.
+        threshold: images with this score or a higher one are called anomalous.
+        false_alarm: the requested false-alarm rate: the share of normal images above the threshold.
+        supported_false_alarm: the lowest false-alarm rate that n normal references can support, 1 / (n + 1). For a
+            lower one, the threshold is an extrapolation.
+        normal_scores: scores of the normal references, each scored as if it were new.
+        abnormal_scores: scores of the abnormal references; may be empty.
+        warning: what the references do not support; None if there is nothing to warn of.
     """
 
     threshold: float
@@ -40,18 +40,18 @@ class Calibration:
         false_alarm: float = 0.05,
         num_normal: int | None = None,
     ) -> "Calibration":
-        """The threshold for a wished false-alarm level.
+        """Find the threshold for the requested false-alarm rate.
 
-        It lies as far above the mean of the normal scores as that share of new scores of a normal distribution
-        would, the uncertainty of the mean included. Where this is beyond the middle of the two groups, they are
-        not apart: the threshold is then the middle, since one that misses the known defects serves nobody, and the
+        If scores are normally distributed, new normal images exceed this threshold with that rate, including the
+        uncertainty of the mean. If it is above the midpoint of the normal and abnormal means, the two groups are not
+        well separated; the threshold is then the midpoint, because a higher one would miss the known defects, and the
         warning says that more false alarms are to be expected.
 
         Args:
-            normal_scores: at least one.
-            abnormal_scores: of known defects.
-            false_alarm: above 0 and below 0.5.
-            num_normal: normal references behind the scores; fewer than scores where these are of copies.
+            normal_scores: scores of normal references, at least one.
+            abnormal_scores: scores of abnormal references.
+            false_alarm: the requested false-alarm rate, above 0 and below 0.5.
+            num_normal: number of normal references, if it is lower than that of scores, which are then of copies.
         """
         normal, abnormal = (tuple(float(score) for score in scores) for scores in (normal_scores, abnormal_scores))
         if not normal:
@@ -70,8 +70,8 @@ class Calibration:
             elif middle < limit:
                 threshold = middle
                 warnings.append(
-                    f"normal and abnormal references overlap: the threshold for the wished false-alarm level would be "
-                    f"{limit:.3f}, the middle of the two groups is {middle:.3f}; expect more false alarms, and misses"
+                    "normal and abnormal references overlap: the requested false-alarm rate needs a threshold of "
+                    f"{limit:.3f}, but the midpoint of the groups is {middle:.3f}; expect more false alarms and misses"
                 )
             elif min(abnormal) <= limit:
                 missed = sum(score <= limit for score in abnormal)
@@ -79,22 +79,22 @@ class Calibration:
         supported = 1 / (count + 1)
         if false_alarm < supported:
             warnings.append(
-                f"{count} normal picture(s) support a false-alarm level of {supported:.3g} at best, "
+                f"{count} normal image(s) support a false-alarm rate of {supported:.3g} at best, "
                 f"{false_alarm:.3g} needs {math.ceil(1 / false_alarm) - 1}: the threshold is an extrapolation"
             )
         return cls(threshold, false_alarm, supported, normal, abnormal, "; ".join(warnings) or None)
 
     @property
     def overlap(self) -> bool:
-        """Whether some abnormal reference scores no higher than a normal one or the threshold."""
+        """Whether any abnormal reference scores no higher than the threshold or a normal reference."""
         limit = max(self.threshold, *self.normal_scores)
         return any(score <= limit for score in self.abnormal_scores)
 
     def probability(self, score: float) -> float:
-        """How sure that an image with this score is anomalous: a monotone scale of the score, not a frequency.
+        """Confidence that an image with this score is anomalous: a monotone function of the score, not a frequency.
 
-        0.5 at the threshold; logistic below it, so that the mean of the normal references gets 0.05, and above it,
-        so that the mean of the abnormal ones gets 0.95. Without abnormal references the two sides are alike.
+        It is 0.5 at the threshold, and logistic on either side, such that the mean of the normal references gets 0.05
+        and the mean of the abnormal references 0.95. Without abnormal references, it is symmetric.
         """
         below = self.threshold - fmean(self.normal_scores)
         above = fmean(self.abnormal_scores) - self.threshold if self.abnormal_scores else below
@@ -103,7 +103,7 @@ class Calibration:
         return (1 + math.tanh(steepness * (score - self.threshold) / 2)) / 2
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Convert to a dictionary for JSON."""
         return asdict(self) | {
             "normal_scores": list(self.normal_scores),
             "abnormal_scores": list(self.abnormal_scores),
@@ -111,7 +111,7 @@ class Calibration:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Calibration":
-        """What `to_dict` gave."""
+        """Make a calibration from the result of `to_dict`."""
         names = {field.name for field in fields(cls)}
         if set(values) != names:
             raise ValueError(f"calibration: expected the fields {sorted(names)}, got {sorted(values)}")
@@ -120,9 +120,9 @@ class Calibration:
 
 
 def upper_limit(scores: Sequence[float], share: float, count: int) -> float:
-    """What the score of a new part exceeds with probability `share`, if scores are normally distributed.
+    """The limit that the score of a new part exceeds with probability `share`, if scores are normally distributed.
 
-    The factor sqrt(1 + 1 / count) is for the mean of `count` parts, which is uncertain too.
+    The factor sqrt(1 + 1 / count) accounts for the uncertainty of the mean of `count` parts.
     """
     spread = stdev(scores) if len(scores) > 1 else 0.0
     spread = max(COPY_SPREAD * spread if count < len(scores) else spread, MINIMUM_SPREAD)

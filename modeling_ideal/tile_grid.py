@@ -1,7 +1,7 @@
-"""Overlapping tiles over a picture, and how their maps become one map again. Pure functions.
+"""Overlapping tiles of an image, and the merging of their maps into one. Pure functions.
 
-Tiles form a grid, so that everything is told by the two sides on their own: where the tiles of a side start, and how
-much each of them counts at each pixel. The weights of a side add up to one at every pixel, so their products do too.
+Tiles form a grid, so rows and columns can be treated separately: where the tiles of a side start, and the weight of
+each at every pixel. The weights of each side add up to one at every pixel, and so do their products.
 """
 
 import math
@@ -14,12 +14,12 @@ import numpy as np
 
 @dataclass(frozen=True)
 class TileGrid:
-    """Tiles of one size that cover a picture.
+    """Tiles of one size that cover an image.
 
     Args:
-        size: height and width of the picture.
-        tile: height and width of a tile; a side of the picture that is shorter is filled up by reflection.
-        overlap: the least share of a tile that its neighbour covers too.
+        size: height and width of the image.
+        tile: height and width of a tile; an image with a shorter side is padded by reflection.
+        overlap: minimum overlap of neighbouring tiles, as a share of a tile.
     """
 
     size: tuple[int, int]
@@ -28,7 +28,7 @@ class TileGrid:
 
     @cached_property
     def starts(self) -> tuple[list[int], list[int]]:
-        """First row, and first column, of the tiles."""
+        """First row of each row of tiles, and first column of each column of tiles."""
         rows, columns = (
             tile_starts(side, tile, self.overlap) for side, tile in zip(self.size, self.tile, strict=True)
         )
@@ -36,7 +36,7 @@ class TileGrid:
 
     @cached_property
     def weights(self) -> tuple[np.ndarray, np.ndarray]:
-        """(rows of tiles, tile height) and (columns of tiles, tile width), float32: see `blending_weights`."""
+        """Weights (rows of tiles, tile height) and (columns of tiles, tile width), float32; see `blending_weights`."""
         (rows, columns), (height, width) = self.starts, self.tile
         return blending_weights(rows, height), blending_weights(columns, width)
 
@@ -44,7 +44,7 @@ class TileGrid:
         return len(self.starts[0]) * len(self.starts[1])
 
     def cut(self, picture: np.ndarray) -> Iterator[np.ndarray]:
-        """The tiles (tile height, tile width, ...) of a picture (height, width, ...), row by row."""
+        """Yield the tiles (tile height, tile width, ...) of an image (height, width, ...), row by row."""
         missing = [(0, max(0, tile - side)) for side, tile in zip(self.size, self.tile, strict=True)]
         if any(after for _, after in missing):
             picture = np.pad(picture, missing + [(0, 0)] * (picture.ndim - 2), mode="symmetric")
@@ -53,7 +53,7 @@ class TileGrid:
                 yield picture[top : top + self.tile[0], left : left + self.tile[1]]
 
     def add(self, merged: np.ndarray, index: int, tile_map: np.ndarray) -> None:
-        """Add the map (tile height, tile width) of tile `index` to the map (height, width) of the picture."""
+        """Add the map (tile height, tile width) of tile `index` to the merged map (height, width), in place."""
         row, column = divmod(index, len(self.starts[1]))
         top, left = self.starts[0][row], self.starts[1][column]
         weight = self.weights[0][row][:, None] * self.weights[1][column]
@@ -62,7 +62,7 @@ class TileGrid:
 
 
 def tile_starts(side: int, tile: int, overlap: float) -> list[int]:
-    """Where the fewest tiles start that cover a side with at least this overlap, evenly spread."""
+    """Start positions of the fewest evenly spaced tiles that cover a side with at least this overlap."""
     if side <= tile:
         return [0]
     step = max(1, math.floor(tile * (1 - overlap)))
@@ -71,9 +71,9 @@ def tile_starts(side: int, tile: int, overlap: float) -> list[int]:
 
 
 def blending_weights(starts: list[int], tile: int) -> np.ndarray:
-    """(tiles, tile) float32: how much each tile of a side counts at its pixels, adding up to one at every pixel.
+    """Weights (tiles, tile), float32, of the tiles of one side at their pixels, with a sum of one at every pixel.
 
-    Each fades out towards its own border, where a neighbour knows more of the surroundings.
+    Each tile fades out towards its border, where its neighbour sees more of the surroundings.
     """
     window = np.sin(np.pi * (np.arange(tile) + 0.5) / tile) ** 2
     total = np.zeros(starts[-1] + tile)

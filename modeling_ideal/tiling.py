@@ -1,8 +1,9 @@
-"""Large pictures in overlapping tiles at their own resolution, so that a small defect is not resized away.
+"""Detection in overlapping tiles at full resolution, so that small defects in large images are not lost in resizing.
 
-The normal patches of all tiles of all references are pooled: parts need not be aligned. Pooled they would be far too
-many (a picture of 4000 x 3000 pixels has 110,000), so at most `max_patches` are kept, each tile's share chosen so that
-no patch is far from a kept one. With the default, matching a tile costs about as much as its way through a ViT-S.
+The normal patches of all tiles of all references are pooled, so parts need not be aligned. There would be far too many
+(an image of 4000 x 3000 pixels has 110,000), so at most `max_patches` are kept: each tile has an equal share, selected
+such that no patch is far from a kept one. With the default, matching a tile costs about as much as encoding it with a
+ViT-S.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,25 +24,26 @@ from .references import IdealReferences
 from .threshold import Calibration
 from .tile_grid import TileGrid
 
-DEFECT_TILES = 4  # of an abnormal reference: a small defect lies in so many overlapping tiles at most
+DEFECT_TILES = 4  # kept per abnormal reference: a small defect is in at most this many overlapping tiles
 
 
 class TiledDetection(NamedTuple):
-    """What is said of one picture."""
+    """The result of one image."""
 
-    score: float  # of the tile with the highest one: not diluted by the size of the picture
-    anomaly_map: Tensor  # (H, W) float32 in [0, 1], of the picture's own size
+    score: float  # highest score of all tiles, which does not depend on the size of the image
+    anomaly_map: Tensor  # (H, W) float32 in [0, 1], of the image's own size
 
 
 class TiledDetector:
-    """IDEAL on tiles; references and pictures of any size.
+    """Detects anomalies in tiles, for references and images of any size.
 
     Args:
         model: an `IdealModel`.
-        processor: of the model; its normalisation is used, and its size unless another is given.
-        tile_size: side of a tile in pixels, or height and width; multiples of the patch size.
-        overlap: the least share of a tile that its neighbour covers too.
-        max_patches: normal patches kept of all references together.
+        processor: the model's processor, for its normalisation and default size.
+        tile_size: side of a tile in pixels, or height and width; multiples of the patch size. Default: the size of
+            the processor.
+        overlap: minimum overlap of neighbouring tiles, as a share of a tile.
+        max_patches: number of normal patches to keep from all references together.
     """
 
     def __init__(
@@ -63,7 +65,7 @@ class TiledDetector:
             size = {"height": tile_size[0], "width": tile_size[1]}
         else:
             size = dict(processor.size) if tile_size is None else {"height": tile_size, "width": tile_size}
-        self.processor = IdealImageProcessor(  # that leaves a tile as it is
+        self.processor = IdealImageProcessor(  # does not resize tiles
             size=size,
             patch_size=processor.patch_size,
             image_mean=processor.image_mean,
@@ -78,13 +80,12 @@ class TiledDetector:
         abnormal: Sequence[ImageInput] = (),
         masks: Sequence[MaskInput] | None = None,
     ) -> IdealReferences:
-        """Encode a reference set once a product; it is saved and loaded like any other.
+        """Encode a reference set, which can be saved and loaded like any other.
 
         Args:
-            normal: pictures; without any, the abnormal ones are taken as normal outside their masks.
-            abnormal: pictures with a defect, of which the tiles with most of it are kept.
-            masks: one for each abnormal picture, at its own size; None to look for each defect in the most anomalous
-                tile.
+            normal: normal images; without any, the abnormal images outside their masks are taken as normal.
+            abnormal: images with a defect, of which the tiles with most of the defect are kept.
+            masks: the mask of each abnormal image, at its own size; None to take the most anomalous tile of each.
         """
         self._check(normal, abnormal, masks)
         training = self.model.training
@@ -96,19 +97,19 @@ class TiledDetector:
 
     @torch.no_grad()
     def detect(self, image: ImageInput, references: IdealReferences, smoothing: float = 4.0) -> TiledDetection:
-        """Score one picture.
+        """Score one image.
 
         Args:
-            image: of any size.
-            references: from `encode_references`, with tiles of the same size.
-            smoothing: standard deviation in pixels of a Gaussian over the map; 0 for none.
+            image: an image of any size.
+            references: output of `encode_references`, with tiles of the same size.
+            smoothing: standard deviation of the Gaussian smoothing of the map, in pixels; 0 for none.
         """
         if references.tile_size != self.tile_size:
             raise ValueError(
                 f"references: expected a set encoded in tiles of {self.tile_size}, got {references.tile_size}"
             )
         if references.fingerprint != self.model.fingerprint:
-            raise ValueError("references: expected a set encoded by this model, got one of another; encode it again")
+            raise ValueError("references: expected a set encoded by this model, got another's; encode it again")
         references = references.to(self.model.device)
         picture = load_image(image, "image")
         grid = self._grid(picture)
@@ -128,13 +129,13 @@ class TiledDetector:
         masks: Sequence[MaskInput] | None = None,
         false_alarm: float = 0.05,
     ) -> Calibration:
-        """A threshold for the scores of `detect`: each of two or more references is scored against the others.
+        """Find a threshold for the scores of `detect`, by scoring each reference against the others.
 
-        Memory stays bounded, so everything is encoded again for each of them. A single abnormal picture is not scored:
-        nothing but itself would know its defect.
+        To bound the memory, the others are encoded again for each reference. A single abnormal image is not scored,
+        because no other reference shows its defect.
         """
         if len(normal) < 2:
-            raise ValueError(f"expected at least two normal pictures to calibrate tiles, got {len(normal)}")
+            raise ValueError(f"expected at least two normal images to calibrate tiles, got {len(normal)}")
 
         def score(image: ImageInput, *references: Any) -> float:
             return self.detect(image, self.encode_references(*references), smoothing=0).score
@@ -173,7 +174,7 @@ class TiledDetector:
         )
 
     def _bank(self, pictures: Iterable[np.ndarray], count: int, masks: Sequence[np.ndarray] = ()) -> Tensor:
-        """(Q, C) normal patches of `count` pictures, Q at most `max_patches`, those in masks left out."""
+        """Select normal patches (Q, C), at most `max_patches`, of `count` images outside their masks."""
         kept: list[Tensor] = []
         for index, picture in enumerate(pictures):
             grid = self._grid(picture)
@@ -190,7 +191,7 @@ class TiledDetector:
     def _defect_tiles(
         self, pictures: Sequence[np.ndarray], masks: Sequence[np.ndarray], normals: IdealReferences
     ) -> tuple[Tensor, Tensor | None]:
-        """Features (T, h, w, C) of tiles with a defect, and their patch masks (1, T, h, w); None to estimate them."""
+        """Features (T, h, w, C) of the tiles with a defect, and their patch masks (1, T, h, w) if there are masks."""
         chosen: list[Tensor] = []
         marked: list[Tensor] = []
         for index, picture in enumerate(pictures):
@@ -211,13 +212,13 @@ class TiledDetector:
         return torch.stack(chosen), torch.stack(marked)[None] if marked else None
 
     def _tile_features(self, tiles: Iterable[np.ndarray]) -> Iterator[Tensor]:
-        """(h, w, C) of each tile; a few go through the backbone at a time."""
+        """Yield the features (h, w, C) of each tile, encoding a few at a time."""
         tiles = iter(tiles)
         while batch := list(islice(tiles, IMAGES_AT_ONCE)):
             yield from self.model.extract_features(self.processor(query=batch)["query"])
 
     def _patch_mask(self, mask: np.ndarray) -> Tensor:
-        """Pixels (H, W) of a tile to patches (h, w), bool."""
+        """Reduce the mask (H, W) of a tile to patches (h, w), bool."""
         pixels = torch.from_numpy(np.ascontiguousarray(mask)).to(self.model.device)
         return patch_masks(pixels, self.model.config.patch_size)
 
@@ -226,20 +227,20 @@ class TiledDetector:
 
     def _check(self, normal: Sequence, abnormal: Sequence, masks: Sequence | None) -> None:
         if not len(normal) and not len(abnormal):
-            raise ValueError("expected normal or abnormal pictures, got none of them")
+            raise ValueError("expected normal or abnormal images, got neither")
         if masks is not None and len(masks) != len(abnormal):
-            raise ValueError(f"masks: expected one for each of {len(abnormal)} abnormal pictures, got {len(masks)}")
+            raise ValueError(f"masks: expected one for each of {len(abnormal)} abnormal images, got {len(masks)}")
         if not len(normal) and masks is None:
-            raise ValueError("expected normal pictures, or masks of the abnormal ones, got neither")
+            raise ValueError("expected normal images, or masks of the abnormal ones, got neither")
 
 
 def _without(group: Sequence, index: int) -> list:
-    """All but one."""
+    """All entries of a group but one."""
     return [*group[:index], *group[index + 1 :]]
 
 
 def representative_patches(patches: Tensor, known: Sequence[Tensor], count: int) -> Tensor:
-    """At most `count` of the patches (P, C), each the least like those chosen before it and the known ones."""
+    """Select at most `count` of the patches (P, C), each the least similar to those before it and the known ones."""
     if count >= len(patches):
         return patches
     directions = unit(patches)

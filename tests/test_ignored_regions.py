@@ -6,7 +6,7 @@ import torch
 from transformers import pipeline
 
 from modeling_ideal import IdealImageProcessor
-from modeling_ideal.pipeline_results import counting_map, counting_scores, read_ignored
+from modeling_ideal.pipeline_results import read_ignored, scores_and_weights, weighted_map
 
 from .conftest import PATCH, tiny_model
 from .pictures import photograph
@@ -47,14 +47,14 @@ def test_the_map_is_zero_there_and_unmoved_elsewhere(pipe):
 def test_nothing_of_an_ignored_patch_spreads():
     scores = torch.full((4, 4), 0.2)
     scores[0, 0] = 1.0
-    counts = torch.ones(4, 4, dtype=torch.bool)
-    counts[0, 0] = False
+    counted = torch.ones(4, 4, dtype=torch.bool)
+    counted[0, 0] = False
     ignored = torch.zeros(4, 4, dtype=torch.bool)
     ignored[0, 0] = True
-    blurred = torch.nn.functional.avg_pool2d(counting_scores(scores, counts), 3, stride=1, padding=1)
+    blurred = torch.nn.functional.avg_pool2d(scores_and_weights(scores, counted), 3, stride=1, padding=1)
     expected = torch.full((4, 4), 0.2)
     expected[0, 0] = 0
-    torch.testing.assert_close(counting_map(*blurred, ignored), expected)
+    torch.testing.assert_close(weighted_map(*blurred, ignored), expected)
 
 
 @pytest.mark.parametrize(
@@ -66,9 +66,9 @@ def test_any_form_of_a_mask(pipe, mask):
     drawn = np.zeros(SIZE, np.uint8)
     drawn[: 2 * PATCH, : 3 * PATCH] = 255
     mask = {"array": drawn, "tensor": torch.from_numpy(drawn)}.get(mask, mask) if isinstance(mask, str) else mask
-    ignored, counts = read_ignored(mask, SIZE, SIZE, (PATCH, PATCH), "ignore_mask")
+    ignored, counted = read_ignored(mask, SIZE, SIZE, (PATCH, PATCH), "ignore_mask")
     assert torch.equal(ignored, torch.from_numpy(drawn) > 0)
-    assert (~counts).nonzero().tolist() == [[row, column] for row in range(2) for column in range(3)]
+    assert (~counted).nonzero().tolist() == [[row, column] for row in range(2) for column in range(3)]
 
 
 def test_an_empty_mask_ignores_nothing(pipe):

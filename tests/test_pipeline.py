@@ -134,7 +134,7 @@ def test_a_column_of_a_data_set(pipe, images, tmp_path):
     records = datasets.Dataset.from_dict(column).cast_column("image", datasets.Image())
     for results in (pipe(records["image"], batch_size=2), list(pipe(KeyDataset(records, "image"), batch_size=4))):
         assert_same(results[:-1], expected)
-        assert "images[5]: expected a picture" in results[-1]["error"]
+        assert "images[5]: expected an image" in results[-1]["error"]
 
 
 def test_an_address(pipe, images, tmp_path, monkeypatch):
@@ -185,7 +185,7 @@ def test_pictures_of_any_aspect_in_one_batch(images):
 def test_references_are_encoded_once(pipe, images, monkeypatch):
     seen = []
     extract = pipe.model.extract_features
-    monkeypatch.setattr(pipe.model, "extract_features", lambda x: (seen.append(len(x)), extract(x))[1])
+    monkeypatch.setattr(pipe.model, "extract_features", lambda x, *rest: (seen.append(len(x)), extract(x, *rest))[1])
     pipe(images, batch_size=2)
     list(pipe(image for image in images))
     assert sum(seen) == 2 * len(images)  # set before, across calls
@@ -221,7 +221,7 @@ BAD_CALLS = {
     "no images": ({"normal": []}, "normal_refs: expected at least one image, got an empty list"),
     "both": (
         {"references": "file.safetensors", "normal": [photograph(1)]},
-        "expected references, or pictures to encode, got both: references, normal",
+        "expected references, or images to encode, got both: references, normal",
     ),
     "a list as references": ({"references": [1]}, r"references: expected a file or an IdealReferences .*got \[1\]"),
     "a percentage": ({"threshold": 40}, "threshold: expected a number in 0..1, got 40"),

@@ -54,7 +54,7 @@ def test_two_normal_pictures_give_a_threshold_for_tiles(pipe, tmp_path):
 def test_what_tiles_cannot_do_is_refused(pipe):
     with pytest.raises(ValueError, match=r"tiling: expected no types with it, got \['dent'\]"):
         pipe.set_references(**GIVEN, types=["dent"], tiling=True)
-    with pytest.raises(ValueError, match="expected at least two normal pictures to calibrate tiles, got 1"):
+    with pytest.raises(ValueError, match="expected at least two normal images to calibrate tiles, got 1"):
         pipe.set_references(**GIVEN, false_alarm=0.1, tiling=True)
     pipe.set_references(**GIVEN, tiling=True)
     with pytest.raises(ValueError, match="references in tiles: expected neither ignore_mask nor top_fraction"):

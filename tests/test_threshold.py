@@ -23,7 +23,7 @@ def test_the_threshold_is_the_upper_limit_of_a_new_normal_score():
 
 
 @pytest.mark.parametrize("false_alarm", [0.05, 0.2])
-def test_many_references_keep_the_wished_level(false_alarm):
+def test_many_references_keep_the_requested_rate(false_alarm):
     random = np.random.default_rng(0)
     alarms = [
         (random.normal(0.3, 0.05, 500) > Calibration.from_scores(references, (), false_alarm).threshold).mean()
@@ -60,7 +60,7 @@ def test_probability_at_the_means_of_the_groups():
 def test_what_so_many_references_support_is_stated():
     few = Calibration.from_scores(NORMAL, false_alarm=0.05)
     assert few.supported_false_alarm == pytest.approx(1 / 5)
-    assert "4 normal picture(s) support a false-alarm level of 0.2 at best, 0.05 needs 19" in few.warning
+    assert "4 normal image(s) support a false-alarm rate of 0.2 at best, 0.05 needs 19" in few.warning
     enough = Calibration.from_scores(NORMAL * 5, ABNORMAL, false_alarm=0.05)
     assert enough.warning is None
     assert not enough.overlap

@@ -174,7 +174,7 @@ def test_calibrated_by_scoring_each_reference_against_the_others(detector):
     assert calibration.abnormal_scores[0] == detector.detect(first, references).score
     assert (len(calibration.normal_scores), len(calibration.abnormal_scores)) == (3, 2)
     assert detector.calibrate(normal[:2], [first], [one]).abnormal_scores == ()
-    with pytest.raises(ValueError, match="expected at least two normal pictures to calibrate tiles, got 1"):
+    with pytest.raises(ValueError, match="expected at least two normal images to calibrate tiles, got 1"):
         detector.calibrate(normal[:1])
 
 
@@ -190,9 +190,9 @@ def test_representative_patches_keep_the_rare_one():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({}, "expected normal or abnormal pictures, got none of them"),
-        ({"abnormal": [texture(40, 40, 0)]}, "expected normal pictures, or masks of the abnormal ones, got neither"),
-        ({"normal": [texture(40, 40, 0)], "masks": [0]}, "masks: expected one for each of 0 abnormal pictures, got 1"),
+        ({}, "expected normal or abnormal images, got neither"),
+        ({"abnormal": [texture(40, 40, 0)]}, "expected normal images, or masks of the abnormal ones, got neither"),
+        ({"normal": [texture(40, 40, 0)], "masks": [0]}, "masks: expected one for each of 0 abnormal images, got 1"),
         (
             {"abnormal": [texture(40, 40, 0)], "masks": [np.ones((40, 40))]},
             "masks: expected some patch outside them to serve as normal",
