@@ -128,7 +128,7 @@ def test_the_fine_tuning_command_runs_on_ten_normal_and_three_abnormal_pictures(
     said = capsys.readouterr().out
     assert "Fine-tuned on my_parts (1 category: 10 normal and 3 anomalous pictures): 200 episodes in 2 epochs" in said
     assert "2 of its 10 normal pictures serve as queries" in said
-    assert "The model is in my_model/model" in said
+    assert "ideal evaluate --model my_model/model" in said
     assert AutoModel.from_pretrained("my_model/model").config.num_deviation_vectors == 45
 
 
