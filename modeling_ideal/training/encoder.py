@@ -31,7 +31,9 @@ class BackboneEncoder:
     @torch.no_grad()
     def __call__(self, images: list[Image.Image]) -> Tensor:
         """(n, h, w, C) patch features of n pictures."""
-        return self.model.extract_features(self.processor(query=images)["query"])
+        pixels = self.processor(query=images)["query"]
+        # On a CPU a batch gains nothing, and the digits of one picture must not depend on those encoded with it.
+        return self.model.extract_features(pixels, at_once=1 if self.model.device.type == "cpu" else None)
 
     def prepare_mask(self, mask: Image.Image) -> Tensor:
         """(H, W) bool: the mask of a picture, resized as the picture is for the backbone."""

@@ -12,7 +12,6 @@ from modeling_ideal.evaluation.report.comparison_tables import ablation_table, g
 from modeling_ideal.evaluation.report.document import results_document
 from modeling_ideal.evaluation.report.metric_tables import category_table, metrics_table
 from modeling_ideal.evaluation.report.target_results import group_by_target
-from modeling_ideal.evaluation.results_file import read_results
 
 MPDD = ("bracket_black", "bracket_brown", "bracket_white", "connector", "metal_plate", "tubes")
 TWO_TYPES = tuple(name for name in MPDD if name not in ("connector", "tubes"))
@@ -249,34 +248,6 @@ def test_what_cannot_be_put_together_is_refused(mpdd):
     other = results("mpdd_448", {"ideal": {"N1A1": {"general": summary(1.0, 2.0, MPDD)}}})
     with pytest.raises(ValueError, match="expected one result of 'ideal' for N1A1, general, got two that differ"):
         results_document([mpdd, other])
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("| not | JSON |", "got no JSON: Expecting value"),
-        ("[1, 2]", "got a JSON list"),
-        ('{"format": 1, "reference_sets": []}', "got an object without target, command, model, encoder, seeds"),
-        ({"methods": []}, "got methods of another form"),
-        (
-            {"methods": {"ideal": {"setups": {"N1A1": {"general": {"mean": {}}}}}}},
-            "got methods of another form .*spread",
-        ),
-        (
-            {
-                "methods": {
-                    "ideal": {"setups": {"N1A1": {"general": dict.fromkeys(("mean", "spread", "categories"), 1)}}}
-                }
-            },
-            "got methods whose metrics are not objects",
-        ),
-    ],
-)
-def test_files_that_are_no_results_are_refused(tmp_path, text, message):
-    path = tmp_path / "results.json"
-    path.write_text(text if isinstance(text, str) else json.dumps(results("parts", {}) | text))
-    with pytest.raises(ValueError, match=rf"results\.json: expected the results\.json of an evaluation, {message}"):
-        read_results(path)
 
 
 def test_the_command_makes_tables(mpdd, tmp_path, capsys):

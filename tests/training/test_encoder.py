@@ -39,6 +39,14 @@ def test_cached_features_are_those_of_the_model(processor, picture, tmp_path, mo
     assert cache.patch_masks([abnormal]).sum() >= 1
 
 
+def test_features_of_a_picture_do_not_depend_on_those_encoded_with_it(processor, picture):
+    encoder = BackboneEncoder(tiny_model(), processor)
+    pictures = [picture.rotate(angle) for angle in range(0, 90, 10)]
+    together = encoder(pictures)
+    for place, each in enumerate(pictures):
+        assert torch.equal(encoder([each])[0], together[place])
+
+
 def test_the_fingerprint_is_of_backbone_stage_and_preprocessing(processor):
     model = tiny_model()
     fingerprint = BackboneEncoder(model, processor).fingerprint

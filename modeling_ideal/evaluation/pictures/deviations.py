@@ -33,8 +33,8 @@ class DeviationSample:
 
 def project(deviations: Tensor, vectors: Tensor) -> Tensor:
     """sum_m <f, t_m> / <t_m, t_m> t_m of deviations (P, C) on deviation vectors (M, C): (P, C), Eq. 8."""
-    units = unit(vectors)
-    return deviations @ units.mT @ units
+    directions = unit(vectors)
+    return deviations @ directions.mT @ directions
 
 
 @torch.inference_mode()

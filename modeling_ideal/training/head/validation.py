@@ -10,7 +10,7 @@ from accelerate.utils import gather_object
 
 from ...data.reference_sets import ReferenceSet, draw_references, inference_episodes
 from ...image_processing_ideal import gaussian_smoothing
-from ...metrics import image_metrics, pixel_metrics
+from ...metrics.percent import percent_metrics
 from ...modeling_ideal import IdealModel
 from .batches import read_episode
 from .source import Source
@@ -74,9 +74,5 @@ def measure(model: IdealModel, source: Source, references: ReferenceSet) -> dict
         out = model.score_features(features, encoded, (masks.shape[1], masks.shape[2]))
         scores.append(out.scores.item())
         maps.append(gaussian_smoothing(out.anomaly_maps, SMOOTHING).cpu())
-    images = image_metrics(scores, [source.cache.labels[query] for query in queries])
-    pixels = pixel_metrics(torch.cat(maps), masks)
-    return {
-        **{f"image_{name}": 100 * value for name, value in images.items()},
-        **{f"pixel_{name}": 100 * value for name, value in pixels.items()},
-    }
+    labels = [source.cache.labels[query] for query in queries]
+    return percent_metrics(scores, labels, torch.cat(maps), masks)
