@@ -1,4 +1,4 @@
-"""`results.json`: the words in it, and reading it back. Light, for those who only read."""
+"""`results.json`: the names in it, and reading it back. Quick to import: needs neither torch nor datasets."""
 
 import json
 from pathlib import Path

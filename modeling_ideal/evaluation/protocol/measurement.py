@@ -15,7 +15,7 @@ from .scorer import Scorer
 
 
 class Measurement(TypedDict):
-    """What one method reached with one reference set, as it is kept on disk."""
+    """The result of one method with one reference set, as it is stored on disk."""
 
     settings: dict[str, Metrics]  # by setting
     queries: dict[str, int]  # how many, by setting
@@ -74,7 +74,7 @@ def task_difficulty(
 
 
 def _places_by_setting(scorer: Scorer, references: ReferenceSet, queries: Sequence[int]) -> dict[str, Tensor]:
-    """Where the queries of each setting stand among all."""
+    """The positions of the queries of each setting among all queries."""
     places = {}
     for setting in applicable_settings(scorer.catalogue, references):
         if setting in scorer.settings:

@@ -11,7 +11,7 @@ from ..results_file import Metrics, Summary
 from .measurement import Measurement
 
 Measured = Sequence[tuple[ReferenceSet, Measurement]]
-"""What one method reached with each reference set."""
+"""The measurements of one method, each with its reference set."""
 
 
 def summaries(measured: Measured) -> dict[str, dict[str, Summary]]:
