@@ -1,1 +1,1 @@
-"""From a model to the Hugging Face Hub: build a repository, verify it, publish it."""
+"""Publish a model on the Hugging Face Hub: build a repository, verify it and push it."""

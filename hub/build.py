@@ -1,4 +1,4 @@
-"""`ideal build`: from the source and a model's weights to the folder of a Hub repository."""
+"""`ideal build`: make the folder of a Hub repository from the source files and a model."""
 
 import argparse
 import json
@@ -20,7 +20,7 @@ DTYPES = {"float16": torch.float16, "float32": torch.float32}
 
 
 def run(arguments: argparse.Namespace) -> str:
-    """Build what the arguments name; returns one line on what was made."""
+    """Build the repository that the arguments describe, and return a one-line summary."""
     out = build(
         Path(arguments.model),
         Path(arguments.out),
@@ -46,17 +46,17 @@ def build(
     cost: Path | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Build a Hub repository in one step: it is there when it is whole and verified, or not at all.
+    """Build a Hub repository, which appears only when it is complete and verified.
 
     Args:
         model_folder: an IDEAL model and its processor, from `save_pretrained`.
-        out: the folder to make.
-        dtype: of the weights in the file, `"float32"` or `"float16"`; they load as float32 either way.
-        onnx: export the backbone too.
-        card: the model card, into which the measured figures go.
-        results: files `results.json` of `ideal evaluate`.
-        cost: what `ideal cost --json` printed.
-        overwrite: replace what is in `out`.
+        out: the output folder.
+        dtype: precision of the weights in the file, `"float32"` or `"float16"`; they load as float32 either way.
+        onnx: whether to export the backbone too.
+        card: template of the model card, to which the measured results are added.
+        results: `results.json` files of `ideal evaluate`.
+        cost: output of `ideal cost --json`.
+        overwrite: whether to replace the contents of `out`.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype: expected one of {sorted(DTYPES)}, got {dtype!r}")
@@ -93,7 +93,7 @@ def _load(folder: Path) -> tuple[IdealModel, IdealImageProcessor]:
 
 
 def _round(model: IdealModel, dtype: torch.dtype) -> None:
-    """The weights as they will be read from the file: what is verified is what is published."""
+    """Round the weights to the precision of the file, so that the published weights are those that are verified."""
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             parameter.copy_(parameter.to(dtype))
@@ -102,11 +102,11 @@ def _round(model: IdealModel, dtype: torch.dtype) -> None:
 
 
 def _save(model: IdealModel, processor: IdealImageProcessor, folder: Path, dtype: torch.dtype) -> None:
-    # The pipeline's own way: code, `auto_map` and `custom_pipelines`, the weights under the names of transformers.
+    # Saving the pipeline writes the code, `auto_map` and `custom_pipelines`, and the weights as transformers does.
     AnomalyDetectionPipeline(model=model.to(dtype), image_processor=processor).save_pretrained(folder)
-    model.to(torch.float32)  # exact: they were rounded before
+    model.to(torch.float32)  # exact, because they were rounded before
     path = folder / "config.json"
     config = json.loads(path.read_text())
-    config["dtype"] = "float32"  # half precision is for the file alone: on a CPU it is slower, and the head needs more
-    config["backbone_config"].pop("_name_or_path", None)  # a folder of whoever trained it
+    config["dtype"] = "float32"  # half precision is only for storage: it is slower on a CPU, and the head needs more
+    config["backbone_config"].pop("_name_or_path", None)  # a folder on the machine where it was trained
     path.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")

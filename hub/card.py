@@ -1,4 +1,4 @@
-"""The model card: measured figures go in from files, and its metadata is checked before anything is published."""
+"""The model card: adds measured results to a template, and checks the metadata."""
 
 import json
 from pathlib import Path
@@ -14,12 +14,12 @@ from modeling_ideal.evaluation.results_file import METRICS, read_results
 RESULTS, COST = "<!-- results -->", "<!-- cost -->"
 NOT_MEASURED = "Not measured for this version."
 NAME = "IDEAL"
-TASK = "image-segmentation"  # of the Hub's tasks the nearest: a score for every pixel
+HUB_TASK = "image-segmentation"  # the closest of the Hub's tasks: a score for every pixel
 FIELDS = ("license", "library_name", "pipeline_tag", "tags", "datasets", "base_model")
 
 
 def render_card(template: str, results: list[Path], cost: Path | None) -> str:
-    """The card with the results and the cost in their places, and the results as `model-index` in its metadata."""
+    """Fill in the results and the cost in a model card, and add the results to its metadata as `model-index`."""
     for place in (RESULTS, COST):
         if template.count(place) != 1:
             raise ValueError(f"model card: expected the line {place} once, got {template.count(place)}")
@@ -34,10 +34,10 @@ def render_card(template: str, results: list[Path], cost: Path | None) -> str:
 
 
 def evaluation_results(contents: list[dict]) -> list[EvalResult]:
-    """Every mean of the model itself in the contents of results files, as the Hub's leaderboards read it."""
+    """The mean results of the model in the contents of results files, in the form of the Hub's leaderboards."""
     return [
         EvalResult(
-            task_type=TASK,
+            task_type=HUB_TASK,
             task_name="few-shot anomaly detection",
             dataset_type=content["target"],
             dataset_name=content["target"],
@@ -56,7 +56,7 @@ def evaluation_results(contents: list[dict]) -> list[EvalResult]:
 
 
 def results_tables(contents: list[dict]) -> str:
-    """All metrics on every target, as Markdown."""
+    """Markdown tables of all metrics on every target."""
     parts = [
         f"{target.name}, {setting.capitalize()}:\n\n{metrics_table(target, setting)}"
         for target in (group_by_target(contents) if contents else [])
@@ -67,13 +67,13 @@ def results_tables(contents: list[dict]) -> str:
 
 
 def check_card(text: str) -> None:
-    """Refuse a card whose metadata the Hub would not understand; the Hub itself looks again at the upload."""
-    # Also refuses broken YAML and a `model-index` without its fields, where it would otherwise only warn.
+    """Raise ValueError if the metadata of a card is not valid; the Hub checks it again when it is uploaded."""
+    # Without `ignore_metadata_errors`, broken YAML and an incomplete `model-index` raise instead of warning.
     data = ModelCard(text, ignore_metadata_errors=False).data
     missing = [name for name in FIELDS if not data.get(name)]
     if missing:
         raise ValueError(f"model card: expected metadata {list(FIELDS)}, got none for {missing}")
-    expected = {"library_name": "transformers", "pipeline_tag": TASK}
+    expected = {"library_name": "transformers", "pipeline_tag": HUB_TASK}
     if found := {name: data[name] for name in expected if data[name] != expected[name]}:
         raise ValueError(f"model card: expected {expected}, got {found}")
     if "anomaly-detection" not in data["tags"]:

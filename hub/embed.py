@@ -1,8 +1,8 @@
-"""From a built repository to the embedded model: configuration, processor, weights and card, and no code.
+"""Make the embedded model ideal-tiny from a built repository: configuration, processor, weights and card.
 
     python -m hub.embed build/ideal-tiny
 
-The package that holds the folder has the code, so the configurations do not name any.
+The code is in the package that contains the folder, so it is neither copied nor named in the configurations.
 """
 
 import json
@@ -11,19 +11,19 @@ import sys
 from pathlib import Path
 
 import modeling_ideal
+from modeling_ideal.configuration_ideal import REMOTE_CODE
 from modeling_ideal.writing.files import write_json
 
 from .files import CARD, WEIGHTS
 
 CONFIGURATIONS = ("config.json", "preprocessor_config.json")
-REMOTE_CODE = ("auto_map", "custom_pipelines")
 
 
 def embed(built: Path, out: Path) -> None:
-    """Make `out` from a folder of `ideal build`; what was there before is replaced as a whole."""
+    """Make `out` from a folder made by `ideal build`, replacing what was there."""
     missing = [name for name in (*CONFIGURATIONS, WEIGHTS, CARD) if not (built / name).is_file()]
     if missing:
-        raise ValueError(f"{built}: expected a folder that `ideal build` made, got none with {missing}")
+        raise ValueError(f"{built}: expected a folder made by `ideal build`, got one without {missing}")
     new = out.with_name(f".{out.name}.new")
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)

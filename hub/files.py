@@ -1,4 +1,4 @@
-"""What a Hub repository of IDEAL holds, and where the source of it is found."""
+"""The files of a Hub repository, and where they come from."""
 
 import ast
 import hashlib
@@ -12,21 +12,21 @@ from transformers.dynamic_module_utils import get_imports
 from modeling_ideal import __version__
 
 HUB = Path(__file__).resolve().parent
-ROOT = HUB.parent  # of the repository, or what is installed of it
+ROOT = HUB.parent  # the root of the clone, or the data folder of an installed package
 MODEL_CARD = ROOT / "model_card.md"
 
 WEIGHTS, ONNX, CARD, RECORD = "model.safetensors", "backbone.onnx", "README.md", "build.json"
-ENDPOINT = ("handler.py", "requirements.txt")  # from hub/, as they are
+ENDPOINT = ("handler.py", "requirements.txt")  # copied from hub/
 REQUIRED = {"config.json", "preprocessor_config.json", WEIGHTS, CARD, RECORD, *ENDPOINT}
 LIBRARIES = {"PIL", "numpy", "onnxruntime", "safetensors", "torch", "transformers"}
 
 
 def check_imports(sources: Sequence[Path]) -> None:
-    """ValueError for a source that would not load as remote code: they import each other and a few libraries only."""
+    """Raise ValueError if a source file imports anything but other source files and a few libraries."""
     shipped = {source.stem for source in sources}
     for source in sources:
         if others := sorted(set(get_imports(source)) - LIBRARIES - sys.stdlib_module_names):
-            raise ValueError(f"{source.name}: expected imports of {sorted(LIBRARIES)} alone, got {others}")
+            raise ValueError(f"{source.name}: expected imports of {sorted(LIBRARIES)} only, got {others}")
         for node in ast.walk(ast.parse(source.read_text())):
             if isinstance(node, ast.ImportFrom) and node.level:
                 name = node.module or ""
@@ -38,7 +38,7 @@ def check_imports(sources: Sequence[Path]) -> None:
 
 
 def source_commit() -> str:
-    """The commit of the clone, `<commit>-dirty` with uncommitted changes; the version of an installed package."""
+    """The commit of a clone, `<commit>-dirty` with uncommitted changes, or the version of an installed package."""
     if not (ROOT / ".git").exists():
         return __version__
     commit = _git("rev-parse", "HEAD")
@@ -46,7 +46,7 @@ def source_commit() -> str:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file below a folder but the record of the build, by path."""
+    """SHA-256 of every file below a folder except the record of the build, by path."""
     return {
         path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))

@@ -1,4 +1,4 @@
-"""What a stranger gets who loads a built folder; run in a process of its own, where our package cannot be imported.
+"""Load a built folder as its users do, in a separate process where this package cannot be imported.
 
 python -I hub/fresh_load.py FOLDER PICTURES THREADS
 """
@@ -12,7 +12,7 @@ PICTURES = {"query": "query.png", "normal": "normal.png", "abnormal": "abnormal.
 
 
 class _Blocked:
-    """Even where the package is installed, it is not found."""
+    """An import finder that refuses the package even if it is installed."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if name.split(".")[0] == "modeling_ideal":
@@ -20,25 +20,25 @@ class _Blocked:
 
 
 def model_scores(model: Any, processor: Any, pictures: Path) -> list[float]:
-    """Every patch score of the query, through processor and model."""
+    """Patch scores of the query, with processor and model."""
     query, normal, abnormal, mask = (str(pictures / name) for name in PICTURES.values())
     inputs = processor(query=query, normal_refs=[normal], abnormal_refs=[abnormal], masks=[mask])
     return model(**inputs).patch_scores.flatten().tolist()
 
 
 def pipeline_scores(pipe: Any, pictures: Path) -> list[float]:
-    """The score of the query and some of its map, through the pipeline."""
+    """Score of the query and part of its map, with the pipeline."""
     query, normal, abnormal, mask = (str(pictures / name) for name in PICTURES.values())
     result = pipe(query, normal=[normal], abnormal=[abnormal], masks=[mask])
     return [result["score"], *result["anomaly_map"][::8, ::8].ravel().tolist()]
 
 
 def main(folder: str, pictures: Path, threads: int) -> dict[str, list[float]]:
-    """Load a folder in every way there is; the scores of each."""
+    """Load a folder in every possible way, and return the scores of each."""
     import torch
     from transformers import AutoConfig, AutoImageProcessor, AutoModel, pipeline
 
-    torch.set_num_threads(threads)  # sums are split among threads: equal to the last bit with equally many
+    torch.set_num_threads(threads)  # rounding depends on the number of threads among which sums are divided
     AutoConfig.from_pretrained(folder, trust_remote_code=True)
     processor = AutoImageProcessor.from_pretrained(folder, trust_remote_code=True)
     model, info = AutoModel.from_pretrained(folder, trust_remote_code=True, output_loading_info=True)

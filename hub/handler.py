@@ -1,4 +1,4 @@
-"""IDEAL behind a Hugging Face Inference Endpoint: JSON in, JSON out.
+"""Handler of a Hugging Face Inference Endpoint for IDEAL, with JSON requests and responses.
 
     {"inputs": IMAGE or [IMAGE, ...],
      "references": {"name": "bottle"}                    stored in the repository as references/bottle.safetensors
@@ -7,11 +7,11 @@
                     "types": [NAME, ...], "false_alarm": 0.05},
      "parameters": {"threshold": 0.4, "return_map": true, ...}}
 
-An IMAGE is base64 of a picture file, a data: URL, or an http(s) address. The parameters are arguments of
-`AnomalyDetectionPipeline` (see PARAMETERS), and `return_map` (default true). The answer has the fields of the
-pipeline's result, a list of them for a list of images; maps, masks and overlays come as base64 of PNG files (a map in
-16 bits: score * 65535). A request that makes no sense raises ValueError, which an endpoint answers with status 400 and
-{"error": ...}; of several images, one that cannot be read gets {"error": ...} in its place.
+An IMAGE is a base64-encoded image file, a data: URL, or an http(s) address. The parameters are arguments of
+`AnomalyDetectionPipeline` (see PARAMETERS), and `return_map` (default: true). The response is the pipeline's result,
+or a list of results for a list of images; maps, masks and overlays are base64-encoded PNG files (maps with 16 bits:
+score * 65535). An invalid request raises ValueError, which an endpoint answers with status 400 and {"error": ...};
+in a list, the result of an image that cannot be read is {"error": ...}.
 """
 
 import base64
@@ -30,20 +30,20 @@ import numpy as np
 from PIL import Image
 from transformers import pipeline
 
-KEPT_REFERENCES = 32  # sets in memory, the latest used
+KEPT_REFERENCES = 32  # most recently used reference sets in memory
 ADDRESSES = ("http://", "https://")
-NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")  # no separator: nothing outside the folder of references
+NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")  # no path separators: only files in the folder of references
 PARTS = ("normal", "abnormal", "masks", "types", "false_alarm")
-# Of the pipeline's arguments those that name no file: a request must not read what lies on the server.
+# The pipeline's arguments that cannot name a file: a request must not read files on the server.
 PARAMETERS = {"batch_size", "ignore_mask", "smoothing", "threshold", "top_fraction"}
 PARAMETERS |= {"return_map", "return_mask", "return_overlay", "return_regions"}
 
 
 class EndpointHandler:
-    """What an endpoint calls for every request.
+    """Answers the requests to an endpoint.
 
     Args:
-        path: the repository's folder.
+        path: the folder of the repository.
     """
 
     def __init__(self, path: str = "") -> None:
@@ -52,7 +52,7 @@ class EndpointHandler:
         self._known: OrderedDict[str, Any] = OrderedDict()
 
     def __call__(self, data: dict[str, Any]) -> dict[str, Any] | list[dict[str, Any]]:
-        """Judge the images of one request."""
+        """Detect anomalies in the images of one request."""
         if set(data) - {"inputs", "references", "parameters"} or not data.get("inputs"):
             raise ValueError(f"expected 'inputs', 'references' and 'parameters', got {sorted(data)}")
         parameters = dict(data.get("parameters") or {})
@@ -68,7 +68,7 @@ class EndpointHandler:
         return _as_json(self.pipe(_read_image(inputs, "inputs"), **parameters), with_map)
 
     def _references(self, given: Any) -> Any:
-        """The encoded references of a request; the same ones are encoded once."""
+        """The encoded references of a request; the most recently used ones are kept."""
         names = set(given) if isinstance(given, dict) else set()
         if names not in ({"name"}, {"file"}) and (not names or not names <= set(PARTS)):
             got = sorted(names) if isinstance(given, dict) else type(given).__name__
@@ -108,7 +108,7 @@ class EndpointHandler:
 
 
 class _Uploaded(Sequence):
-    """Images of a request, read one at a time: the pipeline puts an error in the place of one it cannot read."""
+    """The images of a request, decoded one at a time, so that the pipeline can report errors for each."""
 
     def __init__(self, images: list) -> None:
         self.images = images
@@ -121,7 +121,7 @@ class _Uploaded(Sequence):
 
 
 def _read_image(image: Any, name: str) -> Any:
-    """What the pipeline takes; never a path, which would be a file of the server."""
+    """Decode an image for the pipeline; never a path, which could name a file on the server."""
     if isinstance(image, str) and image.startswith(ADDRESSES):
         return image
     content = _decode(image, name)
@@ -129,12 +129,12 @@ def _read_image(image: Any, name: str) -> Any:
         picture = Image.open(io.BytesIO(content))
         picture.load()
     except (OSError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{name}: expected a picture file, got {len(content)} bytes: {error}") from error
+        raise ValueError(f"{name}: expected an image file, got {len(content)} bytes: {error}") from error
     return picture
 
 
 def _read_mask(mask: Any, name: str) -> Any:
-    """A picture, or boxes and polygons as they are."""
+    """Decode a mask given as an image; return boxes and polygons unchanged."""
     return _read_image(mask, name) if isinstance(mask, str) else mask
 
 
@@ -154,7 +154,7 @@ def _as_json(result: dict[str, Any], with_map: bool) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Arrays and pictures as base64 of PNG files, numbers and collections as JSON has them."""
+    """Convert a value for JSON, with arrays and images as base64-encoded PNG files."""
     if isinstance(value, np.ndarray):
         if value.dtype != bool:
             value = (value.clip(0, 1) * 65535).round().astype(np.uint16)

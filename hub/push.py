@@ -1,4 +1,4 @@
-"""`ideal push`: publish a built folder, as one pull request or one commit, if it passes every check."""
+"""`ideal push`: check a built folder and publish it as one pull request or one commit."""
 
 import argparse
 import json
@@ -15,14 +15,16 @@ from .card import check_card
 from .files import CARD, RECORD, REQUIRED, digests, source_commit
 from .verify import verify
 
-REFERENCES = "references/"  # encoded reference sets for the endpoint may be added to what was built
+REFERENCES = "references/"  # encoded reference sets for the endpoint may be added after the build
 
 
 def run(arguments: argparse.Namespace) -> str:
-    """Check and publish what the arguments name, or say what would be done; returns what to tell the user."""
+    """Check a folder and publish it, or describe what would be done, and return the text to print."""
     folder = Path(arguments.folder)
     if arguments.tag and not arguments.commit:
-        raise ValueError("--tag: expected with --commit, got a pull request: merge it, then `--commit --tag` marks it")
+        raise ValueError(
+            "--tag: expected --commit with it, got a pull request; once it is merged, tag with `--commit`"
+        )
     check_folder(folder)
     if arguments.dry_run:
         return describe(folder, arguments.repo, arguments.commit, arguments.tag, arguments.private)
@@ -30,9 +32,9 @@ def run(arguments: argparse.Namespace) -> str:
 
 
 def check_folder(folder: Path) -> None:
-    """ValueError unless a folder is what `ideal build` made of this version of the source, and loads."""
+    """Raise ValueError unless a folder was built by `ideal build` from this version of the source, and loads."""
     if not (folder / RECORD).is_file():
-        raise ValueError(f"{folder}: expected a folder of `ideal build`, got one without {RECORD}")
+        raise ValueError(f"{folder}: expected a folder made by `ideal build`, got one without {RECORD}")
     record = json.loads((folder / RECORD).read_text())
     found = digests(folder)
     built = {path: digest for path, digest in found.items() if not path.startswith(REFERENCES)}
@@ -44,7 +46,7 @@ def check_folder(folder: Path) -> None:
         raise ValueError(f"{folder}: expected all files of a repository, got none of {missing}")
     commit = source_commit()
     if commit.endswith("-dirty"):
-        raise ValueError("expected a clean git tree, got changes that are in no commit (see `git status`)")
+        raise ValueError("expected a clean git tree, got uncommitted changes (see `git status`)")
     if record["commit"] != commit:
         raise ValueError(f"{folder}: expected a build of this version ({commit}), got one of {record['commit']}")
     check_card((folder / CARD).read_text())
@@ -53,13 +55,13 @@ def check_folder(folder: Path) -> None:
 
 
 def describe(folder: Path, repo: str, commit: bool, tag: str | None, private: bool) -> str:
-    """What `publish` would do."""
+    """Describe what `publish` would do."""
     sizes = {path: (folder / path).stat().st_size for path in [*digests(folder), RECORD]}
     return "\n".join(
         [
-            f"create {repo}, if it is not there{' (private)' if private else ''}",
+            f"create {repo}, if it does not exist{' (private)' if private else ''}",
             *(f"  upload {path} ({size:,} bytes)" for path, size in sorted(sizes.items())),
-            "  delete Python files there that are no longer among them",
+            "  delete Python files there that are not among these",
             "all in one commit" if commit else "all in one pull request",
             *([f"tag it {tag}"] if tag else []),
         ]
@@ -67,13 +69,14 @@ def describe(folder: Path, repo: str, commit: bool, tag: str | None, private: bo
 
 
 def publish(folder: Path, repo: str, commit: bool, tag: str | None, private: bool) -> str:
-    """Upload a folder. Large files go first and stay on the server, so a second attempt is shorter; the one commit
-    at the end makes everything visible, or nothing.
+    """Upload a folder in one commit, which makes all of it visible or nothing.
+
+    Large files are sent first and stay on the server, so that a second attempt does not send them again.
     """
     api = HfApi()
     try:
         if tag and tag in _tags(api, repo):
-            raise ValueError(f"--tag: expected a new one, got {tag}, which {repo} has already")
+            raise ValueError(f"--tag: expected a new tag, got {tag}, which {repo} already has")
         api.create_repo(repo, private=private, exist_ok=True)
         version = json.loads((folder / RECORD).read_text())
         done = api.upload_folder(
@@ -100,4 +103,4 @@ def _tags(api: HfApi, repo: str) -> set[str]:
 def _advice(error: HfHubHTTPError) -> str:
     if error.response.status_code in (401, 403):
         return "Nothing was published: log in with a token that may write there (`hf auth login`, or HF_TOKEN)."
-    return "The last step is not done: run the same command again, what is on the server already is not sent twice."
+    return "The push is not complete: run the same command again; files that are on the server are not sent twice."

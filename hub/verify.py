@@ -1,4 +1,4 @@
-"""A built folder scores as the source does, where the source cannot be imported."""
+"""Verify that a built folder loads without the package, and scores as the source does."""
 
 import json
 import os
@@ -16,16 +16,16 @@ from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealM
 from . import fresh_load
 
 SECONDS = 600
-TOLERANCE = 1e-5  # what is promised of scores anywhere (docs/reproducibility.md); other weights differ by far more
+TOLERANCE = 1e-5  # the guarantee for scores on any machine (docs/reproducibility.md); other weights differ far more
 
 
 def verify(folder: Path, model: IdealModel, processor: IdealImageProcessor) -> None:
-    """Load a folder in a fresh process in every way; ValueError unless each scores as this model does.
+    """Load a folder in a new process in every way; ValueError unless all scores agree with the model's to 1e-5.
 
     Args:
         folder: a built Hub repository.
-        model: the source's, with the weights as they were rounded for the folder.
-        processor: the source's.
+        model: the model from the source, with weights rounded to the precision of the folder.
+        processor: the processor from the source.
     """
     with tempfile.TemporaryDirectory() as name:
         pictures = Path(name)
@@ -42,7 +42,7 @@ def verify(folder: Path, model: IdealModel, processor: IdealImageProcessor) -> N
 
 
 def draw_pictures(folder: Path) -> None:
-    """Noise, and a mask, as `fresh_load` expects them."""
+    """Write the images of noise and the mask that `fresh_load` reads."""
     random = np.random.default_rng(0)
     for name in fresh_load.PICTURES.values():
         Image.fromarray(random.integers(0, 256, (64, 80, 3), dtype=np.uint8)).save(folder / name)
@@ -52,7 +52,7 @@ def draw_pictures(folder: Path) -> None:
 
 
 def _in_a_fresh_process(folder: Path, pictures: Path) -> dict[str, list[float]]:
-    home = pictures / "home"  # so that no module of an earlier build is taken from a cache
+    home = pictures / "home"  # an empty cache, without modules of earlier builds
     environment = {**os.environ, "HF_HOME": str(home), "HF_MODULES_CACHE": str(home), "HF_HUB_OFFLINE": "1"}
     script = [sys.executable, "-I", fresh_load.__file__, str(folder.resolve()), str(pictures)]
     result = subprocess.run(  # noqa: S603

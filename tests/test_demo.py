@@ -61,5 +61,5 @@ def test_the_demo_writes_a_folder_one_can_open(model_folder, tmp_path, capsys, m
 def test_the_demo_leaves_other_folders_alone(model_folder, tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("mine")
     assert main(["demo", "--model", str(model_folder), "--out", str(tmp_path)]) == 2
-    assert "expected a new folder, or one that the demo made" in capsys.readouterr().err
+    assert "expected a new folder or one made by the demo" in capsys.readouterr().err
     assert (tmp_path / "mine.txt").read_text() == "mine"

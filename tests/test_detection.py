@@ -102,20 +102,20 @@ def test_all_read_is_success_and_the_threshold_can_be_given(workshop, model_fold
     ("arguments", "message"),
     [
         (["references", "--out", "a.safetensors"], "expected --normal DIR, --abnormal DIR or both, got neither"),
-        ([*REFERENCES[:-1], "no/a.safetensors"], "--out: expected a file in a folder that exists"),
+        ([*REFERENCES[:-1], "no/a.safetensors"], "--out: expected a file in an existing folder"),
         (["references", "--normal", "nowhere", "--out", "a"], "expected a folder of images, got 'nowhere'"),
-        (["references", "--normal", "empty", "--out", "a"], "--normal: expected a folder of pictures, got none below"),
+        (["references", "--normal", "empty", "--out", "a"], "--normal: expected a folder of images, got none below"),
         (
             ["references", "--abnormal", "good", "--types", "--out", "a"],
-            "--types: expected every picture of --abnormal",
+            "--types: expected every image of --abnormal",
         ),
         (
             ["references", "--abnormal", "good", "--masks", "masks", "--out", "a"],
-            "--masks: expected one mask for each abnormal picture, NAME or NAME_mask, in 'masks'; not so for "
-            "good/0.png (2), good/1.png (none), good/2.png (none)",
+            "--masks: expected in 'masks' one mask, NAME or NAME_mask, for each abnormal image, "
+            "got another number for good/0.png (2), good/1.png (none), good/2.png (none)",
         ),
         (["detect", "--references", "no.safetensors", "good", "--out", "found"], "no.safetensors"),
-        (["detect", "--references", "a", "*.bmp", "--out", "found"], "expected pictures, got none at '*.bmp'"),
+        (["detect", "--references", "a", "*.bmp", "--out", "found"], "expected images, got none at '*.bmp'"),
     ],
 )
 def test_bad_arguments_are_refused_in_one_line_and_nothing_is_written(workshop, capsys, arguments, message):

@@ -5,10 +5,10 @@ import datasets
 import evaluate
 import numpy as np
 
-# evaluate fetches the files this one names and looks no further, so all five are named here; it takes a comment
-# behind an import for an address, so there is none.
+# evaluate fetches only the files that this one imports, so all five are imported here. It takes a comment after an
+# import for an address, so there is none.
 from .image import image_metrics
-from .inputs import read_pixels
+from .inputs import read_pixel_scores
 from .pixel import pixel_metrics
 from .ranking import rank
 from .regions import pixel_shares
@@ -20,17 +20,17 @@ pixel AUROC, per-region overlap (PRO) and F1-max.
 
 _KWARGS_DESCRIPTION = """
 Configurations:
-    "image" (default): one score and one label an image.
-    "pixel": one anomaly map and one mask an image; images may differ in size.
+    "image" (default): one score and one label per image.
+    "pixel": one anomaly map and one mask per image; images may differ in size.
 
 Args:
     predictions: scores, or maps (H, W) of scores; finite, higher for more anomalous.
-    references: labels, 0 for normal and 1 for anomalous; or masks (H, W), not zero for anomalous.
-    fpr_limit ("pixel" only): false positive rate up to which PRO is integrated, 0.3 when not given.
+    references: labels, 0 for normal and 1 for anomalous; or masks (H, W), non-zero for anomalous.
+    fpr_limit ("pixel" only): false positive rate up to which PRO is integrated (default: 0.3).
 
 Returns:
     "image": {"auroc", "ap", "f1_max"}. "pixel": {"auroc", "pro", "f1_max"}. Each in 0..1, or NaN where it is not
-    defined: AUROC and PRO with one class only, all of them without anything anomalous.
+    defined: AUROC and PRO if there is only one class, all of them if nothing is anomalous.
 
 Examples:
     >>> import evaluate
@@ -59,12 +59,12 @@ CONFIGURATIONS = {"default": image_metrics, "image": image_metrics, "pixel": pix
 
 @evaluate.utils.file_utils.add_start_docstrings(_DESCRIPTION, _KWARGS_DESCRIPTION)
 class AnomalyMetrics(evaluate.Metric):
-    """One module for both levels; the configuration says which."""
+    """Image or pixel metrics, depending on the configuration."""
 
     def _info(self) -> evaluate.MetricInfo:
         if self.config_name not in CONFIGURATIONS:
             raise ValueError(f'configuration: expected "image" or "pixel", got "{self.config_name}"')
-        # Float64 holds every score exactly, and whatever a label or mask is made of reaches the checks as it is.
+        # Float64 represents every score exactly, and passes any label or mask on to the checks unchanged.
         feature = datasets.Value("float64")
         if self.config_name == "pixel":
             feature = datasets.Sequence(datasets.Sequence(feature))
@@ -74,13 +74,13 @@ class AnomalyMetrics(evaluate.Metric):
             inputs_description=_KWARGS_DESCRIPTION,
             features=datasets.Features({"predictions": feature, "references": feature}),
         )
-        # Python lists of millions of pixels would take gigabytes. The constructor allows this format for plain values
-        # only, though nested ones are read just as well.
+        # Python lists of millions of pixels would take gigabytes. The constructor allows this format only for plain
+        # values, but it works for nested ones too.
         info.format = "numpy"
         return info
 
     def _compute(self, predictions: np.ndarray, references: np.ndarray, **options: float) -> dict[str, float]:
-        # Images of different sizes come as an array of arrays.
+        # Images of different sizes arrive as an array of arrays.
         ragged = predictions.dtype == object or references.dtype == object
         inputs = (list(predictions), list(references)) if ragged else (predictions, references)
         return CONFIGURATIONS[self.config_name](*inputs, **options)

@@ -1,6 +1,6 @@
-"""The command line `ideal`. A module for each group of commands declares arguments; the work is done elsewhere.
+"""The command line `ideal`. Each module declares the arguments of a group of commands; the work is done elsewhere.
 
-Nothing here imports more than argparse before a command runs, so `ideal --help` answers at once.
+Heavy imports happen only when a command runs, so that `ideal --help` is fast.
 """
 
 import argparse
@@ -15,10 +15,10 @@ GROUPS = (demo, detect, data, train, evaluate, hub)  # in the order of `ideal --
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The parser of `ideal`.
+    """Build the parser of `ideal`.
 
-    Each command sets `run`, a function from the parsed arguments to the exit code; `extra`, the optional dependencies
-    it needs; and `without_model=True` if it needs neither torch nor transformers.
+    Each command sets `run`, a function from the parsed arguments to the exit code; `extra`, the name of the optional
+    dependencies it needs, if any; and `without_model=True` if transformers need not know IDEAL.
     """
     parser = argparse.ArgumentParser(
         prog="ideal", description="Few-shot anomaly detection from normal and abnormal reference photographs."
@@ -31,7 +31,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 2 for bad input or a missing package, explained in one line."""
+    """Run one command and return its exit code; bad input or a missing package gives one line and exit code 2."""
     parsed = build_parser().parse_args(arguments)
     try:
         if not getattr(parsed, "without_model", False):

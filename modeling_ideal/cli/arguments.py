@@ -1,4 +1,4 @@
-"""Arguments that several commands share."""
+"""Arguments shared by several commands."""
 
 import argparse
 
@@ -6,7 +6,7 @@ from .. import model_folder
 
 
 def add_model(command: argparse.ArgumentParser) -> None:
-    """`--model`, by default the embedded one."""
+    """Add `--model`; the default is ideal-tiny."""
     command.add_argument(
         "--model",
         type=model_folder,
@@ -16,7 +16,7 @@ def add_model(command: argparse.ArgumentParser) -> None:
 
 
 def add_stage(command: argparse.ArgumentParser) -> None:
-    """Which features of a `--backbone` are used."""
+    """Add `--stage` and `--no-norm`, which choose the features of a `--backbone`."""
     command.add_argument(
         "--stage", help="stage of the backbone, for example stage9, or stage6+stage9 (default: the last one)"
     )
@@ -24,7 +24,7 @@ def add_stage(command: argparse.ArgumentParser) -> None:
 
 
 def add_layout(command: argparse.ArgumentParser, what: str) -> None:
-    """`--layout` of the folder that `what` names."""
+    """Add `--layout`, of the folder that `what` names."""
     command.add_argument(
         "--layout",
         default="auto",
@@ -34,7 +34,7 @@ def add_layout(command: argparse.ArgumentParser, what: str) -> None:
 
 
 def say(text: str) -> int:
-    """Print what a command has to say; the exit code of success."""
+    """Print the output of a command and return the exit code for success."""
     if text:
         print(text)
     return 0

@@ -8,16 +8,16 @@ from .arguments import add_layout, say
 
 def add_commands(commands: argparse._SubParsersAction) -> None:
     """Add the command to the parser of `ideal`."""
-    data = commands.add_parser("data", help="look after folders of pictures")
+    data = commands.add_parser("data", help="work with data folders")
     actions = data.add_subparsers(metavar="ACTION", required=True)
     check = actions.add_parser(
         "check",
-        help="count the pictures of a data folder and report what is wrong with it",
-        description="Counts the pictures of each category, split and type, and finds masks that are missing, empty or "
-        "of the wrong size, unreadable files, pictures that are in both train and test, and pictures of an odd size. "
-        "Exit code 0: nothing is wrong; 1: something is; 2: the folder cannot be checked.",
+        help="count the images of a data folder and report what is wrong with it",
+        description="Counts the images of each category, split and type, and reports masks that are missing, empty or "
+        "of the wrong size, unreadable files, images that are in both train and test, and images of an unusual size. "
+        "Exit code 0: no problems; 1: problems found; 2: the folder cannot be checked.",
     )
-    check.add_argument("folder", metavar="DIR", help="the folder of a data set, or your own")
+    check.add_argument("folder", metavar="DIR", help="the folder of a data set, or your own images")
     add_layout(check, "the folder")
     check.add_argument("--json", action="store_true", help="print the report as JSON")
     check.set_defaults(run=_check, without_model=True)

@@ -10,11 +10,11 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
     """Add the command to the parser of `ideal`."""
     demo = commands.add_parser(
         "demo",
-        help="see it work on rendered parts, with the embedded model",
-        description="Renders a few good and defective parts, uses them as references, judges new parts, and writes "
-        "pictures, heat maps, results.json and index.html to a folder. Needs neither data nor the Hub.",
+        help="try the embedded model on rendered parts",
+        description="Renders a few good and defective parts, uses them as references, inspects new parts, and writes "
+        "images, heat maps, results.json and index.html to a folder. Needs neither data nor the Hub.",
     )
-    demo.add_argument("--out", default="ideal-demo", metavar="DIR", help="where to write (default: ideal-demo)")
+    demo.add_argument("--out", default="ideal-demo", metavar="DIR", help="output folder (default: ideal-demo)")
     add_model(demo)
     demo.set_defaults(run=_demo)
 

@@ -1,4 +1,4 @@
-"""`ideal build`, `ideal push` and `ideal export`: models for others."""
+"""`ideal build`, `ideal push` and `ideal export`: publish and export models."""
 
 import argparse
 import importlib
@@ -21,15 +21,15 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
 def _add_build(commands: argparse._SubParsersAction) -> None:
     build = commands.add_parser(
         "build",
-        help="make the folder of a Hub repository from a model",
-        description="Writes source files, configuration, processor, weights, the card with its measured figures, "
-        "and the endpoint handler. The folder is then loaded in a fresh process without this package, and kept only "
-        "if it scores as the source does.",
+        help="build the folder of a Hub repository from a model",
+        description="Writes source files, configuration, processor, weights, the model card with measured results, "
+        "and the endpoint handler. The folder is then loaded in a new process without this package, and kept only if "
+        "its scores agree with those of the source to 1e-5.",
     )
     build.add_argument(
         "--model", type=model_folder, required=True, metavar="FOLDER", help="an IDEAL model with its processor"
     )
-    build.add_argument("--out", required=True, metavar="DIR", help="the folder to make")
+    build.add_argument("--out", required=True, metavar="DIR", help="output folder")
     build.add_argument(
         "--dtype",
         default="float32",
@@ -40,45 +40,45 @@ def _add_build(commands: argparse._SubParsersAction) -> None:
     build.add_argument(
         "--card", metavar="FILE.md", help="the model card (default: model_card.md of the source repository)"
     )
-    build.add_argument("--results", nargs="+", default=[], metavar="RESULTS.json", help="from `ideal evaluate`")
-    build.add_argument("--cost", metavar="COST.json", help="what `ideal cost --json` printed")
-    build.add_argument("--overwrite", action="store_true", help="replace what is in DIR")
-    build.set_defaults(run=lambda arguments: say(_module("build").run(arguments)), extra="evaluation")
+    build.add_argument("--results", nargs="+", default=[], metavar="RESULTS.json", help="made by `ideal evaluate`")
+    build.add_argument("--cost", metavar="COST.json", help="output of `ideal cost --json`")
+    build.add_argument("--overwrite", action="store_true", help="replace the contents of DIR")
+    build.set_defaults(run=lambda arguments: say(_hub_module("build").run(arguments)), extra="evaluation")
 
 
 def _add_push(commands: argparse._SubParsersAction) -> None:
     push = commands.add_parser(
         "push",
-        help="publish a folder of `ideal build` on the Hub",
-        description="Refuses a git tree with uncommitted changes, a folder that was built from another version or "
-        "changed since, a card with invalid metadata, and a folder that does not load or score as it should. The same "
-        "command resumes a push that was interrupted.",
+        help="publish a folder made by `ideal build` on the Hub",
+        description="Refuses a git tree with uncommitted changes, a folder that was built from another version or has "
+        "changed since, a card with invalid metadata, and a folder that does not load or score as the source does. "
+        "The same command resumes an interrupted push.",
     )
-    push.add_argument("--folder", required=True, metavar="DIR", help="from `ideal build`")
+    push.add_argument("--folder", required=True, metavar="DIR", help="made by `ideal build`")
     push.add_argument("--repo", required=True, metavar="ORG/NAME", help="created if it does not exist")
     way = push.add_mutually_exclusive_group()
-    way.add_argument("--pull-request", dest="commit", action="store_false", help="publish for review (default)")
-    way.add_argument("--commit", action="store_true", help="publish at once")
-    push.add_argument("--tag", metavar="VERSION", help="with --commit: tag it, for example v0.1.0")
-    push.add_argument("--private", action="store_true", help="make a new repository private")
-    push.add_argument("--dry-run", action="store_true", help="check everything and say what would be done")
-    push.set_defaults(commit=False, run=lambda arguments: say(_module("push").run(arguments)), extra="evaluation")
+    way.add_argument("--pull-request", dest="commit", action="store_false", help="open a pull request (default)")
+    way.add_argument("--commit", action="store_true", help="publish immediately")
+    push.add_argument("--tag", metavar="VERSION", help="with --commit: tag the commit, for example v0.1.0")
+    push.add_argument("--private", action="store_true", help="if the repository is new, make it private")
+    push.add_argument("--dry-run", action="store_true", help="check everything and print what would be done")
+    push.set_defaults(commit=False, run=lambda arguments: say(_hub_module("push").run(arguments)), extra="evaluation")
 
 
 def _add_export(commands: argparse._SubParsersAction) -> None:
     export = commands.add_parser(
         "export",
         help="write the backbone of a model as an ONNX file",
-        description="The file takes any batch of images of the model's size. What comes after the backbone stays in "
-        "torch: `model.backbone = OnnxBackbone(FILE)` with modeling_ideal.onnx_backbone. `ideal evaluate --onnx FILE` "
-        "measures what int8 costs. Needs pip install 'modeling-ideal[export]'.",
+        description="The file takes batches of any number of images of the model's size. The rest of the model "
+        "stays in torch: `model.backbone = OnnxBackbone(FILE)`, from modeling_ideal.onnx_backbone. `ideal evaluate "
+        "--onnx FILE` measures the loss in accuracy with int8. Needs pip install 'modeling-ideal[export]'.",
     )
     source = export.add_mutually_exclusive_group(required=True)
     source.add_argument("--model", type=model_folder, metavar="FOLDER", help="an IDEAL model: a folder or a Hub name")
     source.add_argument("--backbone", metavar="FOLDER", help="a pre-trained backbone")
     add_stage(export)
     export.add_argument("--out", required=True, metavar="FILE.onnx", help="the file to write")
-    export.add_argument("--int8", action="store_true", help="8-bit weights: a quarter of the size, less exact")
+    export.add_argument("--int8", action="store_true", help="8-bit weights: a quarter of the size, less accurate")
     export.set_defaults(run=_export, extra="export")
 
 
@@ -88,8 +88,8 @@ def _export(arguments: argparse.Namespace) -> int:
     return say(export(arguments))
 
 
-def _module(name: str) -> Any:
-    """A module of hub/, which lies beside this package in a clone and among the data of an installed one."""
+def _hub_module(name: str) -> Any:
+    """Import a module of hub/, which is next to this package in a clone, or in the data folder if installed."""
     places = (Path(__file__).resolve().parents[2], Path(sysconfig.get_path("data"), "share", "modeling_ideal"))
     for root in places:
         if (root / "hub" / f"{name}.py").is_file():

@@ -1,1 +1,1 @@
-"""The main job on pictures that are rendered here, so that it runs on a fresh machine without any data."""
+"""`ideal demo`: detection on rendered images, which needs no data."""

@@ -1,4 +1,4 @@
-"""`ideal demo`: references, detection and a page to look at, all on rendered pictures."""
+"""`ideal demo`: references, detection and an HTML page, all on rendered images."""
 
 import html
 import shutil
@@ -15,7 +15,7 @@ from ..writing.tables import text_table
 from .rendering import DEFECTS, Part, render_part
 
 NUM_NORMAL = 6
-KNOWN = ("scratch", "rust")  # the defects among the references; the others are new to the model
+KNOWN = ("scratch", "rust")  # types of defects with a reference; the others are unknown to the model
 QUERIES = ("good", "good", "good", *DEFECTS, "good", *DEFECTS)
 FIRST_QUERY_SEED = 100
 
@@ -23,9 +23,9 @@ Verdict = dict[str, Any]
 
 
 def demo(out: Path, model: str | None = None) -> str:
-    """Run the main job and write `out / "index.html"` with everything it shows; returns what to print."""
+    """Detect defects in rendered parts, write `out / "index.html"` and what it shows, and return a summary."""
     if out.exists() and not (out / "results.json").exists() and any(out.iterdir()):
-        raise ValueError(f"--out: expected a new folder, or one that the demo made, got {str(out)!r}")
+        raise ValueError(f"--out: expected a new folder or one made by the demo, got {str(out)!r}")
     normal = [render_part(seed) for seed in range(NUM_NORMAL)]
     abnormal = [render_part(NUM_NORMAL + place, defect) for place, defect in enumerate(KNOWN)]
     queries = [render_part(FIRST_QUERY_SEED + place, defect) for place, defect in enumerate(QUERIES)]
@@ -41,18 +41,18 @@ def demo(out: Path, model: str | None = None) -> str:
     seconds = (time.perf_counter() - started) / len(queries)
     pairs = enumerate(zip(queries, results, strict=True))
     verdicts = [_verdict(place, part, result) for place, (part, result) in pairs]
-    folder = out.with_name(f".{out.name}.new")  # whole or not at all
+    folder = out.with_name(f".{out.name}.new")  # renamed when it is complete
     shutil.rmtree(folder, ignore_errors=True)
     _write_pictures(folder, normal, abnormal, queries, results)
     write_json(folder / "results.json", verdicts)
     write_atomically(folder / "index.html", _page(verdicts, len(normal), len(abnormal)).encode())
     shutil.rmtree(out, ignore_errors=True)
     folder.rename(out)
-    return "\n".join([_table(verdicts), "", f"{seconds * 1000:.0f} ms a picture. Open {out / 'index.html'}"])
+    return "\n".join([_table(verdicts), "", f"{seconds * 1000:.0f} ms per image. Open {out / 'index.html'}"])
 
 
 def _verdict(place: int, part: Part, result: Verdict) -> Verdict:
-    """A query's line of the table and of results.json."""
+    """The entry of a query in results.json and in the table."""
     verdict = {"picture": f"query_{place:02}.png", "truth": part.defect, "label": result["label"]}
     for name in ("score", "threshold", "probability"):
         verdict[name] = round(result[name], 4)
@@ -98,11 +98,11 @@ figcaption { font-size: 13px; max-width: 366px }
 
 
 def _page(verdicts: list[Verdict], num_normal: int, num_abnormal: int) -> str:
-    """One HTML page: the references, then each query beside its heat map and the verdict."""
+    """Make the HTML page: the references, then each query with its heat map and result."""
     references = [_figure([f"normal_{place:02}.png"], "good") for place in range(num_normal)]
     for place in range(num_abnormal):
         files = [f"abnormal_{place:02}.png", f"abnormal_{place:02}_mask.png"]
-        references.append(_figure(files, f"{KNOWN[place]}, and where it is"))
+        references.append(_figure(files, f"{KNOWN[place]}, with its mask"))
     queries = []
     for verdict in verdicts:
         files = [verdict["picture"], verdict["picture"].replace(".png", "_overlay.png")]
@@ -110,13 +110,13 @@ def _page(verdicts: list[Verdict], num_normal: int, num_abnormal: int) -> str:
         words = f"<b class='{verdict['label']}'>{verdict['label']}{html.escape(kind)}</b>"
         figures = f"score {verdict['score']:.3f}, threshold {verdict['threshold']:.3f}"
         figures += f", sure {verdict['probability']:.2f}"
-        queries.append(_figure(files, f"{words}: {figures}<br>in truth: {verdict['truth']}"))
+        queries.append(_figure(files, f"{words}: {figures}<br>truth: {verdict['truth']}"))
     return (
         f"<!doctype html><meta charset='utf-8'><title>IDEAL demo</title><style>{_STYLE}</style>"
-        "<h1>IDEAL: a few photographs in, verdicts out</h1>"
+        "<h1>IDEAL: anomaly detection from a few reference images</h1>"
         f"<h2>References</h2>{''.join(references)}"
-        "<h2>New pictures</h2><p>Green is the threshold, red far above it; the scale is the same for all. "
-        f"Dents and missing holes are on no reference.</p>{''.join(queries)}\n"
+        "<h2>New parts</h2><p>Green is the threshold, red is far above it; the scale is the same for all. "
+        f"No reference shows a dent or a missing hole.</p>{''.join(queries)}\n"
     )
 
 

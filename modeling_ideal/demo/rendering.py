@@ -1,4 +1,4 @@
-"""Pictures of a part and its defects, rendered from a seed: steel flanges on a conveyor belt."""
+"""Rendered images of parts and their defects: steel flanges on a conveyor belt, each made from a seed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFilter
 
 SIZE = 448
-_OVERSAMPLING = 2  # edges are drawn at twice the size and reduced
+_OVERSAMPLING = 2  # drawn at twice the size and reduced, for smooth edges
 _HOLES = 6
 
 
 @dataclass(frozen=True)
 class Part:
-    """A rendered picture: its defect's name (`"good"` for none) and mask (None for none)."""
+    """A rendered image, with the mask of its defect (or None) and the name of the defect (or `"good"`)."""
 
     image: Image.Image
     mask: Image.Image | None
@@ -22,14 +22,14 @@ class Part:
 
 @dataclass(frozen=True)
 class _Pose:
-    """Where the flange lies, in pixels of the oversampled picture, and how it is turned, in radians."""
+    """Position of the flange, in pixels of the oversampled image, and its rotation, in radians."""
 
     centre: tuple[float, float]
     radius: float
     angle: float
 
     def at(self, distance: float, angle: float) -> tuple[float, float]:
-        """The point at a share of the radius and an angle, both relative to the flange."""
+        """The point at a distance, as a share of the radius, and an angle, both relative to the flange."""
         turned = self.angle + angle
         return (
             self.centre[0] + distance * self.radius * np.cos(turned),
@@ -38,7 +38,7 @@ class _Pose:
 
 
 def render_part(seed: int, defect: str = "good") -> Part:
-    """One flange; the same seed with and without a defect shows the same flange."""
+    """Render one flange; with or without a defect, the same seed gives the same flange."""
     if defect != "good" and defect not in DEFECTS:
         raise ValueError(f"expected a defect among {['good', *DEFECTS]}, got {defect!r}")
     generator = np.random.default_rng((seed, 0))
@@ -76,7 +76,7 @@ def _flange(belt: Image.Image, pose: _Pose, generator: np.random.Generator) -> I
     across, down = columns - pose.centre[0], rows - pose.centre[1]
     distance = np.hypot(across, down) / pose.radius
     direction = np.arctan2(down, across)
-    # Turning leaves rings, and rings reflect a lamp in two opposite fans.
+    # A lathe leaves rings, which reflect a lamp in two opposite sectors.
     rings = np.interp(distance, np.linspace(0, 1.1, 400), generator.normal(0, 1, 400)) * 5
     fans = 26 * np.cos(2 * (direction - 0.9))
     bevel = 45 * np.exp(-(((distance - 0.965) / 0.018) ** 2)) - 30 * np.exp(-(((distance - 0.44) / 0.02) ** 2))
@@ -140,7 +140,7 @@ def _rust(picture: Image.Image, pose: _Pose, generator: np.random.Generator) -> 
 
 
 def _missing_hole(picture: Image.Image, pose: _Pose, generator: np.random.Generator) -> Image.Image:
-    """A bolt hole that was never drilled: the face goes on, only its centre mark is there."""
+    """A bolt hole that was not drilled: plain steel with a centre mark."""
     hole = 2 * np.pi * generator.integers(_HOLES) / _HOLES
     face = pose.at(0.7, hole + np.pi / _HOLES)  # between two holes
     place = pose.at(0.7, hole)
@@ -165,13 +165,13 @@ DEFECTS: dict[str, Callable[[Image.Image, _Pose, np.random.Generator], Image.Ima
 
 
 def _exposed(picture: Image.Image, generator: np.random.Generator) -> Image.Image:
-    """As a camera sees it: a little brighter or darker each time, with sensor noise."""
+    """Simulate a camera: a slightly different exposure each time, and sensor noise."""
     values = np.asarray(picture, np.float32) * generator.normal(1, 0.03)
     return _picture(values + generator.normal(0, 2.5, values.shape))
 
 
 def _noise(generator: np.random.Generator, side: int, grain: int) -> np.ndarray:
-    """(side, side) smooth noise of about unit size, its lumps `grain` pixels wide."""
+    """Smooth noise (side, side) of about unit size, with a grain of `grain` pixels."""
     coarse = Image.fromarray(generator.normal(0, 1, (side // grain + 1,) * 2).astype(np.float32))
     return np.asarray(coarse.resize((side, side), Image.Resampling.BICUBIC))
 

@@ -1,1 +1,1 @@
-"""`ideal references` and `ideal detect`: from folders of pictures to a references file, verdicts and overlays."""
+"""`ideal references` and `ideal detect`: from folders of images to a references file, results and overlays."""

@@ -1,4 +1,4 @@
-"""The work of `ideal references` and `ideal detect`."""
+"""The implementation of `ideal references` and `ideal detect`."""
 
 import argparse
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ from ..data.images import png_bytes
 from ..pipeline_ideal import TASK, AnomalyDetectionPipeline
 from ..writing.files import write_atomically, write_json
 from ..writing.tables import text_table
-from .files import find_images, match_masks, pictures_below, types_by_folder, unique_names
+from .files import find_images, images_below, match_masks, types_by_folder, unique_names
 
 
 def encode_references(arguments: argparse.Namespace) -> str:
-    """Write the references file of a product; says what is in it, and what to mind."""
+    """Encode the references that the arguments name to a file, and return a summary with any warning."""
     out = Path(arguments.out)
     if not out.parent.is_dir():
-        raise ValueError(f"--out: expected a file in a folder that exists, got {str(out)!r}")
-    normal = pictures_below(arguments.normal, "--normal")
-    abnormal = pictures_below(arguments.abnormal, "--abnormal")
+        raise ValueError(f"--out: expected a file in an existing folder, got {str(out)!r}")
+    normal = images_below(arguments.normal, "--normal")
+    abnormal = images_below(arguments.abnormal, "--abnormal")
     if not normal and not abnormal:
         raise ValueError("expected --normal DIR, --abnormal DIR or both, got neither")
     masks = match_masks(abnormal, arguments.abnormal, arguments.masks) if arguments.masks else None
@@ -32,7 +32,7 @@ def encode_references(arguments: argparse.Namespace) -> str:
         abnormal=abnormal or None,
         masks=masks,
         types=types,
-        # A threshold needs something that is known to be normal, in tiles two pictures of it.
+        # A threshold needs normal images or masks, and in tiles at least two normal images.
         false_alarm=arguments.false_alarm if (len(normal) > 1 if arguments.tiling else normal or masks) else None,
         tiling=arguments.tiling or None,
     )
@@ -41,12 +41,12 @@ def encode_references(arguments: argparse.Namespace) -> str:
     if references.calibration is not None:
         lines.append(f"threshold {references.calibration.threshold:.3f} for {arguments.false_alarm:.1%} false alarms")
         if references.calibration.warning:
-            lines.append(f"mind: {references.calibration.warning}")
+            lines.append(f"warning: {references.calibration.warning}")
     return "\n".join(lines)
 
 
 def detect(arguments: argparse.Namespace) -> tuple[str, bool]:
-    """Judge pictures, into OUT/results.json and OUT/overlays; the table, and whether every picture could be read."""
+    """Detect anomalies, and write results.json and overlays; returns a table, and whether all images could be read."""
     images = find_images(arguments.images)
     pipe = _load_pipeline(arguments)
     pipe.set_references(arguments.references)
@@ -73,7 +73,7 @@ def _load_pipeline(arguments: argparse.Namespace) -> AnomalyDetectionPipeline:
 
 
 def _table(entries: Sequence[dict[str, Any]]) -> str:
-    """A row for each image, with the columns that some image has something for; an error follows its row."""
+    """Make a table with a row per image and the columns that any image has; an error follows at the end of its row."""
     columns = [name for name in ("label", "type", "score", "probability") if any(name in entry for entry in entries)]
     words = 1 + sum(name in ("label", "type") for name in columns)
     rows = []

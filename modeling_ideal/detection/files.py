@@ -1,4 +1,4 @@
-"""Which pictures a command line means, which mask belongs to which picture, and what the outputs are called."""
+"""The files of a command line: images, their masks and types, and the names of outputs."""
 
 import glob
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,28 +11,29 @@ MASK_SUFFIX = "_mask"
 
 
 def find_images(patterns: Sequence[str]) -> list[Path]:
-    """The files that files, folders (with all below them) and globs name, in that order, each once."""
+    """Find the images that files, folders (including sub-folders) and globs name, in this order, each once."""
     found: dict[Path, None] = {}
     for pattern in patterns:
         path = Path(pattern)
         if path.is_dir():
-            files = pictures_below(pattern, "IMAGES")
+            files = images_below(pattern, "IMAGES")
         elif path.exists() or not glob.has_magic(pattern):
-            files = [path]  # one that is not there is reported in its place
+            files = [path]  # if it does not exist, its result is an error
         else:
             files = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if Path(name).is_file()]
         if not files:
-            raise ValueError(f"IMAGES: expected pictures, got none at {pattern!r}")
+            raise ValueError(f"IMAGES: expected images, got none at {pattern!r}")
         found |= dict.fromkeys(files)
     return list(found)
 
 
 def match_masks(images: Sequence[Path], root: str, folder: str) -> list[Path]:
-    """The mask of each image below `root`: of its name, with or without `_mask`, in the same sub-folder or anywhere.
+    """Find the mask of each image below `root`: a file of the same name, with or without `_mask`.
 
-    ValueError that names every image without one, or with several.
+    Masks in the same sub-folder are preferred to masks elsewhere. Raises ValueError naming every image with no mask or
+    several.
     """
-    masks = pictures_below(folder, "--masks")
+    masks = images_below(folder, "--masks")
     by_place = {(path.relative_to(folder).parent, path.stem): path for path in masks}
     matched, problems = [], []
     for image in images:
@@ -44,32 +45,32 @@ def match_masks(images: Sequence[Path], root: str, folder: str) -> list[Path]:
         matched += candidates[:1]
     if problems:
         raise ValueError(
-            f"--masks: expected one mask for each abnormal picture, NAME or NAME{MASK_SUFFIX}, in {folder!r}; "
-            f"not so for {', '.join(problems)}; to have the defects found for you, leave --masks out"
+            f"--masks: expected in {folder!r} one mask, NAME or NAME{MASK_SUFFIX}, for each abnormal image, "
+            f"got another number for {', '.join(problems)}; without --masks the model finds the defects itself"
         )
     return matched
 
 
-def pictures_below(folder: str | None, name: str) -> list[Path]:
-    """All pictures below the folder that the argument `name` gives; none without a folder."""
+def images_below(folder: str | None, name: str) -> list[Path]:
+    """Find all images below a folder, given by the command-line argument `name`; none if it is None."""
     if folder is None:
         return []
     files = [Path(folder) / file for file in list_folder(folder).files if is_image_file(file)]
     if not files:
-        raise ValueError(f"{name}: expected a folder of pictures, got none below {folder!r}")
+        raise ValueError(f"{name}: expected a folder of images, got none below {folder!r}")
     return files
 
 
 def types_by_folder(images: Sequence[Path], root: str) -> list[str]:
-    """The sub-folder of `root` that each image lies in, which names its type of defect."""
+    """The type of the defect in each image: the name of its sub-folder of `root`."""
     types = [image.relative_to(root).parent.as_posix() for image in images]
     if not types or "." in types:
-        raise ValueError(f"--types: expected every picture of --abnormal in a sub-folder of its type, got {root!r}")
+        raise ValueError(f"--types: expected every image of --abnormal in a sub-folder of its type, got {root!r}")
     return types
 
 
 def unique_names(images: Iterable[Path]) -> Iterator[str]:
-    """A PNG name for each image; a number keeps those apart that are called alike."""
+    """Yield a PNG name for each image, with a number appended to repeated names."""
     used: set[str] = set()
     for image in images:
         name, number = f"{image.stem}.png", 1

@@ -1,1 +1,1 @@
-"""The backbone in other formats."""
+"""Export of the backbone to other formats."""

@@ -1,4 +1,4 @@
-"""`ideal export`: the backbone to an ONNX file, in float32 or with weights in int8; the model stays as it is."""
+"""`ideal export`: the backbone as an ONNX file, with weights in float32 or int8."""
 
 import argparse
 import os
@@ -16,7 +16,7 @@ OPSET = 20
 
 
 def export(arguments: argparse.Namespace) -> str:
-    """Export what the arguments name; returns one line on what was made and how far it is from torch."""
+    """Export the backbone that the arguments name, and return a line with its size and difference from torch."""
     from ..training.head.starting_point import model_on_backbone
 
     if arguments.model:
@@ -30,12 +30,12 @@ def export(arguments: argparse.Namespace) -> str:
 
 
 def export_backbone(model: IdealModel, path: str | os.PathLike, int8: bool = False) -> None:
-    """Write the backbone of a model as one ONNX file, whole or not at all: any batch, images of `config.image_size`.
+    """Write the backbone of a model to an ONNX file, for any batch size and images of `config.image_size`.
 
     Args:
-        model: with float32 weights on the CPU; nothing in it is changed.
-        path: of the file.
-        int8: quantise the weights of matrix products to 8 bits a channel, their inputs as they come (dynamic).
+        model: a model with float32 weights on the CPU; it is not changed.
+        path: the file to write.
+        int8: whether to quantise matrix products: weights to 8 bits per channel, activations dynamically.
     """
     weights = {(parameter.dtype, parameter.device.type) for parameter in model.backbone.parameters()}
     if weights != {(torch.float32, "cpu")}:
@@ -45,7 +45,7 @@ def export_backbone(model: IdealModel, path: str | os.PathLike, int8: bool = Fal
         made = Path(folder, "float32.onnx")
         torch.onnx.export(
             _FeatureMap(model).eval(),
-            (_noise(model, 2),),  # a batch of one would be taken for a constant
+            (_noise(model, 2),),  # a batch of one would become a constant
             made,
             input_names=[PIXELS],
             output_names=[FEATURES],
@@ -61,7 +61,7 @@ def export_backbone(model: IdealModel, path: str | os.PathLike, int8: bool = Fal
 
 
 def feature_difference(model: IdealModel, path: str | os.PathLike) -> float:
-    """Of the patch features of noise: the length of the mean difference by that of a mean feature."""
+    """Relative difference of the patch features of noise: mean length of the difference over mean length."""
     pixels = _noise(model, 1)
     expected = model.extract_features(pixels)
     found = patch_features(OnnxBackbone(path), pixels, model.config.patch_size)
@@ -69,7 +69,7 @@ def feature_difference(model: IdealModel, path: str | os.PathLike) -> float:
 
 
 class _FeatureMap(nn.Module):
-    """The patch features that the model uses, as a map: what is exported does not depend on the kind of backbone."""
+    """Returns the model's patch features as a feature map, so that all kinds of backbones are exported alike."""
 
     def __init__(self, model: IdealModel) -> None:
         super().__init__()

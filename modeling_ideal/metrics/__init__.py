@@ -1,4 +1,4 @@
-"""Exact, sort-based metrics for anomaly detection. NumPy and torch only; knows nothing of the model."""
+"""Exact, sort-based metrics for anomaly detection, independent of the model. NumPy and torch only."""
 
 from .curves import image_roc_curve, pixel_roc_curve, pro_curve
 from .image import image_metrics

@@ -1,4 +1,4 @@
-"""Points of the ROC and PRO curves, few enough to draw."""
+"""ROC and PRO curves with few enough points to draw."""
 
 import numpy as np
 
@@ -14,27 +14,27 @@ def image_roc_curve(scores: Values, labels: Values, max_points: int = MAX_POINTS
     """The ROC curve of image scores (n,) and labels (n,), as accepted by `image_metrics`.
 
     Returns:
-        False and true positive rates, (k,) each, from (0, 0) to (1, 1); empty with one class only. Never more than
-        `max_points` points, and never further than 2 / (max_points - 2) from the whole curve.
+        False and true positive rates, (k,) each, from (0, 0) to (1, 1); empty if there is only one class. There are at
+        most `max_points` points, none of the exact curve further than 2 / (max_points - 2) from them.
     """
     return thin(roc(rank_images(scores, labels)), max_points)
 
 
 def pixel_roc_curve(maps: Images, masks: Images, max_points: int = MAX_POINTS) -> Curve:
-    """The ROC curve of maps (n, H, W) and masks (n, H, W), as accepted by `pixel_metrics`; else `image_roc_curve`."""
+    """The ROC curve of maps (n, H, W) and masks (n, H, W), as accepted by `pixel_metrics`; see `image_roc_curve`."""
     return thin(roc(rank_pixels(maps, masks)), max_points)
 
 
 def pro_curve(maps: Images, masks: Images, max_points: int = MAX_POINTS) -> Curve:
-    """False positive rates and mean overlaps of regions, over the whole range; else as `pixel_roc_curve`."""
+    """False positive rates and mean overlaps of regions, over the whole range; otherwise as `pixel_roc_curve`."""
     return thin(overlap_curve(rank_pixels(maps, masks)), max_points)
 
 
 def thin(curve: Curve, max_points: int) -> Curve:
-    """At most `max_points` (3 or more) of the vertices of a curve that rises from (0, 0) to (1, 1).
+    """Keep at most `max_points` (3 or more) vertices of a curve that rises from (0, 0) to (1, 1).
 
-    The length travelled, x + y, is cut into `max_points - 2` equal pieces, and the first vertex of each piece stays,
-    with the end. Every vertex left out is then less than a piece beyond one that stays.
+    The length x + y is divided into `max_points - 2` equal pieces, and the first vertex of each piece is kept, with
+    the end of the curve. Every other vertex is then less than one piece beyond a kept one.
     """
     if max_points < 3:
         raise ValueError(f"max_points: expected at least 3, got {max_points}")

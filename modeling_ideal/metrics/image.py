@@ -1,17 +1,17 @@
-"""How well image scores tell anomalous from normal images."""
+"""Image-level metrics: how well image scores separate anomalous from normal images."""
 
 import numpy as np
 
-from .inputs import Values, read_images
+from .inputs import Values, read_image_scores
 from .ranking import Ranking, area, average_precision, f1_max, rank, roc
 
 
 def image_metrics(scores: Values, labels: Values) -> dict[str, float]:
-    """Exact AUROC, average precision and F1-max; equal scores are treated as scikit-learn does.
+    """Compute exact AUROC, average precision and F1-max, with ties treated as in scikit-learn.
 
-    Undefined values are NaN, never a number that looks like a result: AUROC with one class only, all three without
-    an anomalous image. With anomalous images only, average precision and F1-max are 1. With all scores equal, AUROC
-    is 0.5 and average precision the share of anomalous images.
+    Undefined values are NaN: AUROC if there is only one class, all three if there is no anomalous image. If there are
+    only anomalous images, average precision and F1-max are 1. If all scores are equal, AUROC is 0.5 and average
+    precision is the share of anomalous images.
 
     Args:
         scores: (n,) finite numbers, higher for more anomalous; array, tensor or list.
@@ -25,6 +25,6 @@ def image_metrics(scores: Values, labels: Values) -> dict[str, float]:
 
 
 def rank_images(scores: Values, labels: Values) -> Ranking:
-    """Rank image scores (n,) by labels (n,)."""
-    values, anomalous = read_images(scores, labels)
+    """Rank image scores (n,) with labels (n,)."""
+    values, anomalous = read_image_scores(scores, labels)
     return rank(np.sort(values[~anomalous]), values[anomalous])

@@ -1,4 +1,4 @@
-"""What the metrics accept: every refusal names what was expected and what came."""
+"""Checks of the metrics' inputs: every ValueError says what was expected and what was given."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
@@ -12,10 +12,10 @@ Images: TypeAlias = Values | Sequence[Values]
 
 
 def as_array(name: str, values: Values) -> np.ndarray:
-    """A NumPy array of numbers or booleans; tensors may be on any device and require gradients."""
+    """Convert to a NumPy array of numbers or booleans; tensors may be on any device and require gradients."""
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu()
-        # NumPy knows no bfloat16; float32 holds every one of its values.
+        # NumPy has no bfloat16; float32 represents all of its values.
         array = (values.float() if values.dtype == torch.bfloat16 else values).numpy()
     else:
         try:
@@ -30,7 +30,7 @@ def as_array(name: str, values: Values) -> np.ndarray:
 
 
 def as_scores(name: str, values: Values) -> np.ndarray:
-    """Finite scores in float32 or float64, whichever holds them exactly (integers beyond 2^53 are rounded)."""
+    """Convert to finite scores in float32 or float64, exactly (except integers beyond 2^53)."""
     array = as_array(name, values)
     array = array.astype(np.float32 if array.dtype in (np.float16, np.float32) else np.float64, copy=False)
     _check_finite(name, array)
@@ -38,18 +38,18 @@ def as_scores(name: str, values: Values) -> np.ndarray:
 
 
 def as_anomalous(name: str, values: Values) -> np.ndarray:
-    """Booleans: whatever is not zero is anomalous, so masks of 0 and 255 and grey borders may come as they are."""
+    """Convert masks to booleans: every non-zero pixel is anomalous, including grey borders in masks of 0 and 255."""
     array = as_array(name, values)
     if array.dtype.kind == "f":
         _check_finite(name, array)
     return array if array.dtype == np.bool_ else array != 0
 
 
-def read_images(scores: Values, labels: Values) -> tuple[np.ndarray, np.ndarray]:
-    """Image scores (n,) and whether each image is anomalous (n,).
+def read_image_scores(scores: Values, labels: Values) -> tuple[np.ndarray, np.ndarray]:
+    """Convert and check image scores (n,), and whether each image is anomalous (n,).
 
-    Labels, unlike masks, are strictly 0 and 1: labels of -1 and 1 are in use too, and taken for "not zero" they
-    would make every image anomalous.
+    Unlike masks, labels must be 0 or 1: labels of -1 and 1 are common too, and as "not zero" all of them would be
+    anomalous.
     """
     score_array, label_array = as_scores("scores", scores), as_array("labels", labels)
     if score_array.ndim != 1 or not score_array.size:
@@ -61,10 +61,11 @@ def read_images(scores: Values, labels: Values) -> tuple[np.ndarray, np.ndarray]
     return score_array, label_array == 1
 
 
-def read_pixels(maps: Images, masks: Images) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Pairs of scores (n, H, W) and whether each pixel is anomalous (n, H, W).
+def read_pixel_scores(maps: Images, masks: Images) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Convert and check maps, yielding pairs of scores (n, H, W) and whether each pixel is anomalous (n, H, W).
 
-    One pair for arrays and tensors (n, H, W), one pair an image (n = 1) for lists, whose images may differ in size.
+    There is one pair for an array or tensor (n, H, W), and one pair per image (n = 1) for a list, whose images may
+    differ in size.
     """
     if not isinstance(maps, list | tuple):
         yield _read_stack("maps", maps, "masks", masks, 3)
@@ -78,7 +79,7 @@ def read_pixels(maps: Images, masks: Images) -> Iterator[tuple[np.ndarray, np.nd
 
 
 def check_fraction(name: str, value: float) -> None:
-    """A number in (0, 1]."""
+    """Check that a number is in (0, 1]."""
     if not 0 < value <= 1:
         raise ValueError(f"{name}: expected a number in (0, 1], got {value}")
 
@@ -86,7 +87,7 @@ def check_fraction(name: str, value: float) -> None:
 def _read_stack(
     maps_name: str, maps: Any, masks_name: str, masks: Any, dimensions: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Scores and anomalous pixels of one stack (n, H, W), or of one image (H, W) as a stack of one."""
+    """Convert and check one stack (n, H, W), or one image (H, W) as a stack of one."""
     scores, anomalous = as_scores(maps_name, maps), as_anomalous(masks_name, masks)
     if scores.ndim != dimensions or not scores.size:
         expected = "(n, H, W), or a list of maps (H, W)," if dimensions == 3 else "(H, W)"

@@ -1,9 +1,9 @@
-"""The one thing all metrics are computed from: how normal scores rank among the anomalous ones.
+"""The ranking of normal and anomalous scores, from which all metrics are computed.
 
-Between two neighbouring anomalous scores only normal ones are passed, so every curve runs level there and no metric
-has its optimum there. The counts at the distinct anomalous scores are therefore enough for exact results. Anomalous
-pixels are few, and the many normal scores need nothing but a sort of bare numbers, which is several times as fast
-as a sort that carries labels along.
+Between two neighbouring anomalous scores there are only normal ones, so every curve is level there and no metric has
+its optimum there. The counts at the distinct anomalous scores are therefore enough for exact results. Anomalous pixels
+are few, and the many normal scores only need a sort of plain numbers, which is several times as fast as a sort with
+labels.
 """
 
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ class Ranking:
     """Counts at each of the k distinct anomalous scores, from the highest to the lowest.
 
     Attributes:
-        normal_above: (k,) normal scores above it.
-        normal: (k,) normal scores above or equal to it.
-        anomalous: (k,) anomalous scores above or equal to it; the last is their number.
-        overlap: (k,) weight of the anomalous scores above or equal to it as a share of the whole, in (0, 1]. With
-            weights of 1 / size of a pixel's region this is the per-region overlap, averaged over the regions.
-        num_normal: the number of normal scores.
+        normal_above: (k,) number of normal scores above it.
+        normal: (k,) number of normal scores above or equal to it.
+        anomalous: (k,) number of anomalous scores above or equal to it; the last is the total.
+        overlap: (k,) weight of the anomalous scores above or equal to it as a share of the total, in (0, 1]. With
+            weights of 1 / size of a pixel's region, this is the per-region overlap, averaged over the regions.
+        num_normal: total number of normal scores.
     """
 
     normal_above: np.ndarray
@@ -41,13 +41,13 @@ def rank(normal: np.ndarray, anomalous: np.ndarray, weights: np.ndarray | None =
     """Rank scores exactly; equal scores stay together.
 
     Args:
-        normal: (m,) scores, ascending.
-        anomalous: (p,) scores in any order.
-        weights: (p,) positive, of the anomalous scores; equal when not given.
+        normal: (m,) normal scores, ascending.
+        anomalous: (p,) anomalous scores, in any order.
+        weights: (p,) positive weights of the anomalous scores; None for equal weights.
     """
     order = np.argsort(anomalous)[::-1]
     ordered = anomalous[order]
-    # The last of each group of equal scores; NaN, unlike every score, ends the last group.
+    # The last of each group of equal scores; NaN, which differs from every score, ends the last group.
     last = np.flatnonzero(ordered != np.append(ordered[1:], np.nan))
     thresholds = ordered[last]
     weight = np.cumsum(weights[order], dtype=np.float64)[last] if weights is not None else last + 1.0
@@ -61,11 +61,12 @@ def rank(normal: np.ndarray, anomalous: np.ndarray, weights: np.ndarray | None =
 
 
 def rank_counts(normal: np.ndarray, anomalous: np.ndarray, weights: np.ndarray) -> Ranking:
-    """Rank scores known only by the bin they fall into, as if all scores of a bin were equal.
+    """Rank binned scores, as if all scores in a bin were equal.
 
     Args:
-        normal, anomalous: (b,) number of scores in each bin, from the lowest bin to the highest.
-        weights: (b,) summed weight of the anomalous scores in each bin.
+        normal: (b,) number of normal scores in each bin, from the lowest bin to the highest.
+        anomalous: (b,) number of anomalous scores in each bin.
+        weights: (b,) total weight of the anomalous scores in each bin.
     """
     normal, anomalous, weights = normal[::-1], anomalous[::-1], weights[::-1]
     occupied = np.flatnonzero(anomalous)
@@ -81,17 +82,17 @@ def rank_counts(normal: np.ndarray, anomalous: np.ndarray, weights: np.ndarray) 
 
 
 def roc(ranking: Ranking) -> Curve:
-    """Vertices (2k + 2,) of the share of anomalous over the share of normal scores found."""
+    """Vertices (2k + 2,) of the ROC curve: the share of anomalous over the share of normal scores found."""
     return _curve(ranking, ranking.anomalous / max(ranking.num_anomalous, 1))
 
 
 def overlap_curve(ranking: Ranking) -> Curve:
-    """Vertices (2k + 2,) of the weighted share of anomalous over the share of normal scores found."""
+    """Vertices (2k + 2,) of the PRO curve: the weighted share of anomalous over the share of normal scores found."""
     return _curve(ranking, ranking.overlap)
 
 
 def average_precision(ranking: Ranking) -> float:
-    """Mean, over the anomalous scores, of the precision at each. NaN without an anomalous score."""
+    """Mean of the precision at each anomalous score; NaN if there is none."""
     if not ranking.num_anomalous:
         return float("nan")
     precision = ranking.anomalous / (ranking.anomalous + ranking.normal)
@@ -99,21 +100,21 @@ def average_precision(ranking: Ranking) -> float:
 
 
 def f1_max(ranking: Ranking) -> float:
-    """The highest F1 score any threshold reaches. NaN without an anomalous score."""
+    """Highest F1 score of any threshold; NaN if there is no anomalous score."""
     return _highest_f1(ranking, ranking.normal)
 
 
 def f1_max_bounds(ranking: Ranking) -> tuple[float, float]:
-    """Between which values F1-max lies when the order within each group of equal scores is unknown.
+    """Lower and upper bound of F1-max if the order within each group of equal scores is unknown.
 
-    A threshold at the foot of a group reaches the lower value; the upper one would take a group whose anomalous
-    scores all come before its normal ones.
+    A threshold at the end of a group reaches the lower bound; the upper one needs a group whose anomalous scores are
+    all higher than its normal ones.
     """
     return f1_max(ranking), _highest_f1(ranking, ranking.normal_above)
 
 
 def area(curve: Curve, limit: float = 1.0) -> float:
-    """Mean height of a curve over 0..limit, straight between its vertices and cut where it crosses the limit."""
+    """Mean height of a curve over 0..limit, with linear interpolation between vertices and at the limit."""
     x, y = curve
     if not x.size:
         return float("nan")
@@ -125,7 +126,7 @@ def area(curve: Curve, limit: float = 1.0) -> float:
 
 
 def area_bounds(curve: Curve, limit: float = 1.0) -> tuple[float, float]:
-    """Least and greatest `area` of all rising curves through the same vertices."""
+    """Smallest and largest `area` of all rising curves through the same vertices."""
     x, y = curve
     if not x.size:
         return float("nan"), float("nan")
@@ -134,9 +135,9 @@ def area_bounds(curve: Curve, limit: float = 1.0) -> tuple[float, float]:
 
 
 def _curve(ranking: Ranking, heights: np.ndarray) -> Curve:
-    """From (0, 0) to (1, 1): level up to each anomalous score, then straight to the height (k,) reached with it.
+    """The curve from (0, 0) to (1, 1): level up to each anomalous score, then straight to its height (k,).
 
-    Without normal or without anomalous scores there is no curve: no vertices, and an area of NaN.
+    Without normal or anomalous scores there are no vertices, and the area is NaN.
     """
     if not ranking.num_anomalous or not ranking.num_normal:
         return np.empty(0), np.empty(0)

@@ -1,6 +1,6 @@
-"""Connected regions, as the pipeline finds them.
+"""The connected regions of `modeling_ideal.connected_regions`, under the name that the `evaluate` module uses.
 
-The `evaluate` module on the Hub is a flat copy of this folder, in which `regions` is `connected_regions` itself.
+That module on the Hub is a flat copy of this folder, in which `regions.py` is `connected_regions.py`.
 """
 
 from ..connected_regions import label_pixels, pixel_shares

@@ -1,26 +1,26 @@
-"""Pixel metrics of sets that do not fit into memory, with the error stated beside each result."""
+"""Pixel metrics for data sets that do not fit into memory, with bounds on the error."""
 
 import numpy as np
 
-from .inputs import Images, check_fraction, read_pixels
+from .inputs import Images, check_fraction, read_pixel_scores
 from .pixel import FPR_LIMIT
 from .ranking import Ranking, area, area_bounds, f1_max, f1_max_bounds, overlap_curve, rank_counts, roc
 from .regions import pixel_shares
 
 
 class StreamingPixelMetrics:
-    """`pixel_metrics` from counts of scores in narrow bins: memory for the bins alone, however many images come.
+    """Computes `pixel_metrics` from counts of scores in narrow bins, in memory that does not grow with the images.
 
-    All that is lost is the order of scores within a bin, and that limits the error of each metric to what `bounds`
-    returns for the data at hand. For AUROC it is half the share of (anomalous, normal) pairs that fall into one
-    bin, P_b N_b / (P N) summed over bins b: for scores spread evenly over the range, 1 / (2 num_bins).
+    Only the order of scores within a bin is lost, which limits the error of each metric to what `bounds` returns for
+    the data. For AUROC it is half the share of (anomalous, normal) pairs in the same bin, P_b N_b / (P N) summed over
+    the bins b: 1 / (2 num_bins) for scores spread evenly over the range.
 
-    Differs from `pixel_metrics`: every image must come whole, since regions are found within `update`.
+    Each `update` must have whole images, because it finds the regions in them.
 
     Args:
-        num_bins: of equal width over `score_range`; 24 bytes each, 24 MB by default.
-        score_range: (low, high). Scores outside count in the first or last bin: the bounds hold, but widen.
-        fpr_limit: as in `pixel_metrics`.
+        num_bins: number of bins of equal width over `score_range`; 24 bytes each, 24 MB by default.
+        score_range: (low, high). Scores outside are counted in the first or last bin; the bounds hold, but widen.
+        fpr_limit: false positive rate up to which PRO is integrated, in (0, 1].
 
     Example:
         >>> metrics = StreamingPixelMetrics(num_bins=1000)
@@ -52,8 +52,8 @@ class StreamingPixelMetrics:
         self._shares = np.zeros(num_bins, dtype=np.float64)
 
     def update(self, maps: Images, masks: Images) -> None:
-        """Count the pixels of whole images, in any form `pixel_metrics` accepts; if one is refused, none counts."""
-        for scores, anomalous in list(read_pixels(maps, masks)):
+        """Add whole images, in any form that `pixel_metrics` accepts; if one is invalid, none is added."""
+        for scores, anomalous in list(read_pixel_scores(maps, masks)):
             anomalous_bins = self._bins(scores[anomalous])
             num_bins = self._normal.size
             self._normal += np.bincount(self._bins(scores[~anomalous]), minlength=num_bins)
@@ -61,7 +61,7 @@ class StreamingPixelMetrics:
             self._shares += np.bincount(anomalous_bins, weights=pixel_shares(anomalous), minlength=num_bins)
 
     def compute(self) -> dict[str, float]:
-        """`"auroc"`, `"pro"`, `"f1_max"`: exact for scores rounded to bins, so each within `bounds`."""
+        """Compute `"auroc"`, `"pro"` and `"f1_max"`, exact for scores rounded to bins, each within `bounds`."""
         ranking = self._ranking()
         return {
             "auroc": area(roc(ranking)),
@@ -70,7 +70,7 @@ class StreamingPixelMetrics:
         }
 
     def bounds(self) -> dict[str, tuple[float, float]]:
-        """The least and greatest value `pixel_metrics` can have on the same images, for each metric."""
+        """Compute the lowest and highest value that `pixel_metrics` can have on the same images, for each metric."""
         ranking = self._ranking()
         return {
             "auroc": area_bounds(roc(ranking)),
@@ -79,7 +79,7 @@ class StreamingPixelMetrics:
         }
 
     def _bins(self, scores: np.ndarray) -> np.ndarray:
-        """The bin of each score, which never falls as the score rises, rounding included: so the bounds hold."""
+        """The bin of each score: never lower for a higher score, even with rounding, so that the bounds hold."""
         low, high = self.score_range
         num_bins = self._normal.size
         positions = (np.clip(scores, low, high, dtype=np.float64) - low) * (num_bins / (high - low))

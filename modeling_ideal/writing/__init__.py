@@ -1,1 +1,1 @@
-"""What is written and printed: files that are whole or not there, and tables. Knows no other room."""
+"""Output: files that are complete or not there, and tables. Imports nothing else of this package."""

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written under a temporary name, then renamed."""
+"""Files that are complete or not there: written under a temporary name, then renamed."""
 
 import json
 import math
@@ -17,31 +17,31 @@ _ABANDONED_SECONDS = 24 * 3600
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file in one step: another process, or the next one after a kill, sees all of it or none."""
-    # The name is this writer's own, so two processes that write the same file do not disturb each other.
+    """Write a file atomically: other processes, or the next run after a crash, see all of it or nothing."""
+    # The name is unique, so that processes that write the same file do not interfere.
     temporary = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{_TEMPORARY}")
     try:
         with open(temporary, "wb") as stream:
             stream.write(content)
             stream.flush()
-            os.fsync(stream.fileno())  # else a power cut could leave the new name on an empty file
+            os.fsync(stream.fileno())  # otherwise a power cut could leave an empty file under the new name
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write JSON in one step; NaN, which JSON does not have, becomes null."""
+    """Write a JSON file atomically; NaN, which JSON does not have, becomes null."""
     write_atomically(path, (json.dumps(_without_nan(content), indent=2, ensure_ascii=False) + "\n").encode())
 
 
 def write_figure(path: Path, figure: "Figure", texts: dict[str, str] | None = None) -> None:
-    """Write a Matplotlib figure as a PNG file in one step, without date and version: the same figure, the same file.
+    """Write a Matplotlib figure as a PNG file atomically, without date and version, so that files are reproducible.
 
     Args:
-        path: of the file.
-        figure: drawn without pyplot.
-        texts: kept in the file, by keyword.
+        path: the file to write.
+        figure: a figure made without pyplot.
+        texts: PNG text entries by keyword.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -51,13 +51,13 @@ def write_figure(path: Path, figure: "Figure", texts: dict[str, str] | None = No
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Delete what killed writers left below a folder, once it is too old to belong to a living one."""
+    """Delete temporary files of killed processes below a folder, if they are too old to be still in use."""
     for temporary in folder.rglob(f"*{_TEMPORARY}"):
         try:
             if time.time() - temporary.stat().st_mtime > _ABANDONED_SECONDS:
                 temporary.unlink()
         except FileNotFoundError:
-            continue  # its writer has just renamed it
+            continue  # just renamed by the process that wrote it
 
 
 def _without_nan(content: Any) -> Any:

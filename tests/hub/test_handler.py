@@ -105,7 +105,7 @@ def test_a_broken_image_among_others_has_an_error_in_its_place(handler):
     images = [base64_of(picture(3)), base64.b64encode(b"no picture").decode(), base64_of(picture(4), "JPEG")]
     first, broken, last = ask(handler, inputs=images, references={"name": "bottle"})
     assert broken.keys() == {"error"}
-    assert "inputs[1]: expected a picture file, got 10 bytes" in broken["error"]
+    assert "inputs[1]: expected an image file, got 10 bytes" in broken["error"]
     assert first == ask(handler, inputs=images[0], references={"name": "bottle"})
     assert last["label"] in ("normal", "anomalous")
 

@@ -98,7 +98,7 @@ def test_in_tiles_it_finds_the_bad_part_among_good_ones():
 
 def test_embedding_wants_a_built_folder(tmp_path):
     shutil.copyfile(TINY / "config.json", tmp_path / "config.json")
-    with pytest.raises(ValueError, match=r"expected a folder that `ideal build` made, got none with \['preproc.*'\]"):
+    with pytest.raises(ValueError, match=r"expected a folder made by `ideal build`, got one without \['preproc.*'\]"):
         embed(tmp_path, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -84,7 +84,7 @@ def test_refused_broken_off_resumed_tagged(hub, large, tmp_path):
 
     assert said[2].startswith("refused: org/ideal: ")
     assert "500 Internal Server Error" in said[2]
-    assert "run the same command again, what is on the server already is not sent twice" in said[2]
+    assert "run the same command again; files that are on the server are not sent twice" in said[2]
     uploads = [request.path for request in hub.seen("PUT") if request.status == 200]
     assert len(uploads) == len(set(uploads)) == len(hub.objects) == 2, "weights and references, each sent once"
 
@@ -92,7 +92,7 @@ def test_refused_broken_off_resumed_tagged(hub, large, tmp_path):
     assert said[3].endswith(", tagged v1")
     assert [request.status for request in hub.seen("POST", "/commit/")] == [500, 200]
     assert hub.files("org/ideal") == hub.files("org/ideal", revision="v1") == content(large)
-    assert "--tag: expected a new one, got v1, which org/ideal has already" in said[4]
+    assert "--tag: expected a new tag, got v1, which org/ideal already has" in said[4]
 
 
 def test_what_was_pushed_loads_by_its_name_without_the_package(hub, repository, tmp_path):
@@ -141,7 +141,7 @@ def test_a_dry_run_checks_everything_and_says_what_it_would_do(repository, clean
 
 def test_a_tag_waits_for_the_merge(repository, clean, capsys):
     assert main(["push", "--folder", str(repository), "--repo", "org/ideal", "--tag", "v1"]) == 2
-    assert "--tag: expected with --commit, got a pull request" in capsys.readouterr().err
+    assert "--tag: expected --commit with it, got a pull request" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_tag_waits_for_the_merge(repository, clean, capsys):
     [
         (
             lambda folder: (folder / "build.json").unlink(),
-            "expected a folder of `ideal build`, got one without build.json",
+            "expected a folder made by `ideal build`, got one without build.json",
         ),
         (lambda folder: (folder / "losses.py").write_text(""), r"as they were built, got others: \['losses.py'\]"),
         (lambda folder: (folder / "losses.py").unlink(), r"as they were built, got others: \['losses.py'\]"),
@@ -179,7 +179,7 @@ def test_a_file_that_is_missing_from_the_build_is_named(repository, tmp_path, cl
 @pytest.mark.parametrize(
     ("commit", "message"),
     [
-        (f"{COMMIT}-dirty", "expected a clean git tree, got changes that are in no commit"),
+        (f"{COMMIT}-dirty", "expected a clean git tree, got uncommitted changes"),
         ("f" * 40, rf"expected a build of this version \(f+\), got one of {COMMIT}"),
     ],
 )
