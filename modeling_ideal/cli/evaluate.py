@@ -1,4 +1,4 @@
-"""`ideal evaluate`, `ideal tables` and `ideal cost`: how good, and how expensive."""
+"""`ideal evaluate`, `ideal tables` and `ideal cost`: accuracy and cost."""
 
 import argparse
 
@@ -16,7 +16,7 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
 def _add_evaluate(commands: argparse._SubParsersAction) -> None:
     evaluate = commands.add_parser(
         "evaluate",
-        help="measure a model and the baselines on a target data set by the paper's protocol",
+        help="measure a model and baselines on a target data set with the paper's protocol",
         description="Draws one fixed reference set for every category, set-up and seed, and writes image and pixel "
         "metrics, in percent, to results.json, with tables.md and references.json beside it. The same command resumes "
         "a run that was stopped. Under `accelerate launch -m modeling_ideal evaluate ...` processes share the work.",
@@ -27,30 +27,56 @@ def _add_evaluate(commands: argparse._SubParsersAction) -> None:
     )
     source.add_argument("--backbone", metavar="FOLDER", help="a pre-trained backbone, for the training-free methods")
     add_stage(evaluate)
-    evaluate.add_argument("--onnx", metavar="FILE", help="run the backbone from this file of `ideal export`")
+    evaluate.add_argument("--onnx", metavar="FILE", help="run the backbone from a file made by `ideal export`")
     evaluate.add_argument("--target", required=True, metavar="DIR", help="folder of the target data set")
     add_layout(evaluate, "the target")
-    evaluate.add_argument("--setups", nargs="+", default=["N1A1", "N2A1", "N4A1", "N8A4"], metavar="NxAy")
-    evaluate.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2], metavar="SEED")
-    evaluate.add_argument("--settings", nargs="+", default=["general", "hard"], choices=["general", "hard"])
     evaluate.add_argument(
-        "--methods", nargs="+", metavar="METHOD", help="ideal and baselines, or `all` (default: ideal)"
+        "--setups",
+        nargs="+",
+        default=["N1A1", "N2A1", "N4A1", "N8A4"],
+        metavar="NxAy",
+        help="numbers of normal and abnormal references (default: N1A1 N2A1 N4A1 N8A4)",
+    )
+    evaluate.add_argument(
+        "--seeds",
+        nargs="+",
+        type=int,
+        default=[0, 1, 2],
+        metavar="SEED",
+        help="one reference set for each (default: 0 1 2)",
+    )
+    evaluate.add_argument(
+        "--settings",
+        nargs="+",
+        default=["general", "hard"],
+        choices=["general", "hard"],
+        help="general: all test images; hard: without the anomaly type of the references (default: both)",
+    )
+    evaluate.add_argument(
+        "--methods",
+        nargs="+",
+        metavar="METHOD",
+        help="ideal and baselines, or `all` (default: ideal; with --backbone, every baseline that is quick)",
     )
     evaluate.add_argument(
         "--compare",
         nargs="+",
         default=[],
         metavar="NAME=FOLDER",
-        help="further trained models on the same backbone, as methods of that name; ideal_without_nve is the "
-        "row of the ablation table for a model trained with erase_strength 0",
+        help="more trained models with the same backbone, as methods with these names; ideal_without_nve is the row "
+        "of the ablation table for a model trained with erase_strength 0",
     )
-    evaluate.add_argument("--references", metavar="FILE", help="repeat the reference sets of an earlier run")
+    evaluate.add_argument(
+        "--references", metavar="FILE", help="use the reference sets (references.json) of an earlier run"
+    )
     evaluate.add_argument(
         "--smoothing", type=float, default=4.0, help="Gaussian smoothing of the anomaly maps, in pixels (default: 4)"
     )
     evaluate.add_argument("--cache", metavar="DIR", help="feature cache (default: OUT/features)")
-    evaluate.add_argument("--pictures", action="store_true", help="draw montages, curves and t-SNE to OUT/pictures")
-    evaluate.add_argument("--out", required=True, metavar="DIR", help="where to write")
+    evaluate.add_argument(
+        "--pictures", action="store_true", help="draw montages, curves and t-SNE plots to OUT/pictures"
+    )
+    evaluate.add_argument("--out", required=True, metavar="DIR", help="output folder")
     evaluate.set_defaults(run=_evaluate, extra="evaluation")
 
 
@@ -63,14 +89,14 @@ def _evaluate(arguments: argparse.Namespace) -> int:
 def _add_tables(commands: argparse._SubParsersAction) -> None:
     tables = commands.add_parser(
         "tables",
-        help="make Markdown tables of results, with the paper's figures beside them",
-        description="Makes the tables that `ideal evaluate` writes, from one or more of its results.json: General, "
-        "Hard, ablation, NVE as a plug-in, all metrics, and each category. Results on the same target must share the "
-        "encoder, the seeds and the smoothing.",
+        help="make Markdown tables from results, with the paper's figures beside them",
+        description="Makes the tables that `ideal evaluate` writes, from one or more results.json: General, Hard, "
+        "ablation, NVE as a plug-in, all metrics, and each category. Results on the same target must share the "
+        "encoder, the seeds and the smoothing. Needs no model.",
     )
     tables.add_argument("results", nargs="+", metavar="RESULTS.json")
-    tables.add_argument("--out", metavar="FILE.md", help="write them to this file (default: print them)")
-    tables.set_defaults(run=_tables, extra="evaluation", without_model=True)
+    tables.add_argument("--out", metavar="FILE.md", help="file to write (default: print the tables)")
+    tables.set_defaults(run=_tables, without_model=True)
 
 
 def _tables(arguments: argparse.Namespace) -> int:
@@ -82,9 +108,9 @@ def _tables(arguments: argparse.Namespace) -> int:
 def _add_cost(commands: argparse._SubParsersAction) -> None:
     cost = commands.add_parser(
         "cost",
-        help="measure what a model costs: parameters, FLOPs, frames a second, memory",
-        description="Scores one query at a time, with references encoded once and with references encoded again for "
-        "every query, and prints a Markdown table with the paper's figures.",
+        help="measure what a model costs: parameters, FLOPs, frames per second, memory",
+        description="Scores one query at a time, with references that are encoded once and with references that are "
+        "encoded again for every query, and prints a Markdown table with the paper's figures.",
     )
     source = cost.add_mutually_exclusive_group(required=True)
     source.add_argument(
@@ -92,10 +118,16 @@ def _add_cost(commands: argparse._SubParsersAction) -> None:
     )
     source.add_argument("--backbone", metavar="FOLDER", help="a pre-trained backbone, with a new head")
     add_stage(cost)
-    cost.add_argument("--setups", nargs="+", default=["N1A1", "N8A4"], metavar="NxAy")
-    cost.add_argument("--rounds", type=int, default=15, help="how often everything is timed (default: 15)")
+    cost.add_argument(
+        "--setups",
+        nargs="+",
+        default=["N1A1", "N8A4"],
+        metavar="NxAy",
+        help="numbers of normal and abnormal references (default: N1A1 N8A4)",
+    )
+    cost.add_argument("--rounds", type=int, default=15, help="number of times to measure everything (default: 15)")
     cost.add_argument("--json", action="store_true", help="print the figures as JSON")
-    cost.set_defaults(run=_cost, extra="evaluation")
+    cost.set_defaults(run=_cost)
 
 
 def _cost(arguments: argparse.Namespace) -> int:

@@ -43,7 +43,7 @@ def _add_build(commands: argparse._SubParsersAction) -> None:
     build.add_argument("--results", nargs="+", default=[], metavar="RESULTS.json", help="made by `ideal evaluate`")
     build.add_argument("--cost", metavar="COST.json", help="output of `ideal cost --json`")
     build.add_argument("--overwrite", action="store_true", help="replace the contents of DIR")
-    build.set_defaults(run=lambda arguments: say(_hub_module("build").run(arguments)), extra="evaluation")
+    build.set_defaults(run=lambda arguments: say(_hub_module("build").run(arguments)), extra="export")
 
 
 def _add_push(commands: argparse._SubParsersAction) -> None:
@@ -62,7 +62,7 @@ def _add_push(commands: argparse._SubParsersAction) -> None:
     push.add_argument("--tag", metavar="VERSION", help="with --commit: tag the commit, for example v0.1.0")
     push.add_argument("--private", action="store_true", help="if the repository is new, make it private")
     push.add_argument("--dry-run", action="store_true", help="check everything and print what would be done")
-    push.set_defaults(commit=False, run=lambda arguments: say(_hub_module("push").run(arguments)), extra="evaluation")
+    push.set_defaults(commit=False, run=lambda arguments: say(_hub_module("push").run(arguments)))
 
 
 def _add_export(commands: argparse._SubParsersAction) -> None:
