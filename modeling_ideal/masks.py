@@ -50,13 +50,17 @@ def load_area(mask: MaskInput, size: tuple[int, int], name: str) -> np.ndarray:
     return array
 
 
-def marked_pixels(mask: Image.Image) -> np.ndarray:
+def marked_pixels(mask: Image.Image, name: str) -> np.ndarray:
     """Read what a mask image marks: bool (H, W), True where any colour channel is not zero.
 
     - Fully transparent pixels mark nothing, whatever their colour.
     - A JPEG file is lossy, and its zeros are approximate: a pixel is marked if it is brighter than half of white.
     - A palette image is read by its colours; if they are all black but the indices differ, as in an index mask without
       a palette, by its indices.
+
+    Args:
+        mask: the mask image.
+        name: what to call the mask in error messages.
     """
     lossy = mask.format in LOSSY_FORMATS
     if mask.mode in PALETTE_MODES:
@@ -66,7 +70,8 @@ def marked_pixels(mask: Image.Image) -> np.ndarray:
             return indices != 0
     elif mask.mode not in PLAIN_MODES:
         mask = mask.convert("RGB")
-    return _nonzero_pixels(np.asarray(mask), HALF_OF_WHITE if lossy else 0, has_alpha=mask.mode in ("LA", "RGBA"))
+    limit = HALF_OF_WHITE if lossy else 0
+    return _nonzero_pixels(np.asarray(mask), limit, has_alpha=mask.mode in ("LA", "RGBA"), name=name)
 
 
 def resize_mask(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -87,21 +92,21 @@ def patch_masks(masks: Tensor, patch_size: tuple[int, int]) -> Tensor:
 def _read_marks(mask: Any, name: str) -> np.ndarray:
     """Read what a mask in any image form marks: bool (H, W)."""
     if isinstance(mask, (str, os.PathLike)):
-        return marked_pixels(open_image(mask, name))
+        return marked_pixels(open_image(mask, name), name)
     if isinstance(mask, Image.Image):
         upright = ImageOps.exif_transpose(mask)
         upright.format = mask.format
-        return marked_pixels(upright)
+        return marked_pixels(upright, name)
     array = mask.detach().cpu().float().numpy() if isinstance(mask, torch.Tensor) else mask
-    if np.issubdtype(array.dtype, np.floating) and not np.isfinite(array).all():
-        raise ValueError(f"{name}: expected finite values, got NaN or infinity")
     if array.ndim != 2:
         array = channels_last(array, name, first=isinstance(mask, torch.Tensor))
-    return _nonzero_pixels(array, 0, has_alpha=array.ndim == 3 and array.shape[-1] == 4)
+    return _nonzero_pixels(array, 0, has_alpha=array.ndim == 3 and array.shape[-1] == 4, name=name)
 
 
-def _nonzero_pixels(pixels: np.ndarray, limit: int, has_alpha: bool) -> np.ndarray:
+def _nonzero_pixels(pixels: np.ndarray, limit: int, has_alpha: bool, name: str) -> np.ndarray:
     """Find visible pixels of (H, W) or (H, W, c) with a colour above `limit`, or not zero for 0: bool (H, W)."""
+    if np.issubdtype(pixels.dtype, np.floating) and not np.isfinite(pixels).all():
+        raise ValueError(f"{name}: expected finite values, got NaN or infinity")
     if pixels.ndim == 2:
         pixels = pixels[..., None]
     above = pixels > limit if limit else pixels != 0

@@ -6,6 +6,11 @@ import torch
 from PIL import Image
 
 from modeling_ideal import IdealImageProcessor
+from modeling_ideal.data.images import read_masks
+
+SHAPE = np.zeros((30, 40), bool)
+SHAPE[5:12, 10:25] = True
+NOTHING = np.zeros((30, 40), bool)
 
 
 @pytest.fixture
@@ -13,14 +18,18 @@ def processor():
     return IdealImageProcessor(size=32, patch_size=4)
 
 
+def unresized():
+    """A processor for the picture's own size."""
+    return IdealImageProcessor(size={"height": 30, "width": 40}, patch_size=2)
+
+
 def mask_of(processor, picture, mask):
     return processor(abnormal_refs=[picture], masks=[mask])["masks"][0].numpy()
 
 
 def test_masks_in_every_form(picture, tmp_path):
-    processor = IdealImageProcessor(size={"height": 30, "width": 40}, patch_size=2)  # the picture's own size
-    expected = np.zeros((30, 40), bool)
-    expected[5:12, 10:25] = True
+    processor = unresized()
+    expected = SHAPE
     Image.fromarray(expected.astype(np.uint8) * 255).save(tmp_path / "mask.png")
     kinds = {
         "path": tmp_path / "mask.png",
@@ -37,6 +46,13 @@ def test_masks_in_every_form(picture, tmp_path):
         "box of floats": [10.0, 5.0, 25.0, 12.0],
         "polygon": [(10, 5), (24, 5), (24, 11), (10, 11)],
         "two boxes": [(10, 5, 18, 12), (17, 5, 25, 12)],
+        "transparent white array": layers(255, 255, 255, SHAPE * 255),
+        "RGBA tensor": torch.from_numpy(np.moveaxis(layers(255, 255, 255, SHAPE * 255), -1, 0).copy()),
+        "array (4, H, W)": np.moveaxis(layers(255, 255, 255, SHAPE * 255), -1, 0),
+        "array (H, W, 1)": expected[..., None],
+        "16 bits": expected.astype(np.uint16) * 40_000,
+        "negative": -expected.astype(np.int32),
+        "bfloat16": torch.from_numpy(expected).bfloat16(),
     }
     for name, mask in kinds.items():
         np.testing.assert_array_equal(mask_of(processor, picture, mask), expected, err_msg=name)
@@ -54,6 +70,74 @@ def test_a_single_anomalous_pixel_survives_resizing(processor):
         assert 1 <= small.sum() <= 4
 
 
+def layers(*channels):
+    """(30, 40, c) uint8 of channels (30, 40), or of single values."""
+    return np.dstack([np.broadcast_to(channel, SHAPE.shape) for channel in channels]).astype(np.uint8)
+
+
+def palette(indices, colours):
+    image = Image.fromarray(indices.astype(np.uint8))
+    image.putpalette(colours)
+    return image
+
+
+WHITE, RED, BLACK = [255] * 3, [255, 0, 0], [0] * 3
+UPSIDE_DOWN = Image.Exif()
+UPSIDE_DOWN[0x0112] = 3
+
+# Name of the file, image, options of `save`, and what it marks.
+MASK_FILES = {
+    "one bit": ("a.png", Image.fromarray(SHAPE), {}, SHAPE),
+    "grey": ("a.bmp", Image.fromarray(SHAPE.astype(np.uint8)), {}, SHAPE),
+    "several values": ("a.png", Image.fromarray(SHAPE * np.arange(1, 41, dtype=np.uint8)), {}, SHAPE),
+    "RGB, blue only": ("a.png", Image.fromarray(layers(0, 0, SHAPE * 9)), {}, SHAPE),
+    "RGBA on transparent white": ("a.png", Image.fromarray(layers(255, 255, 255, SHAPE * 255)), {}, SHAPE),
+    "RGBA, hardly visible": ("a.png", Image.fromarray(layers(255, 0, 0, SHAPE * 1)), {}, SHAPE),
+    "RGBA, opaque black around": ("a.png", Image.fromarray(layers(SHAPE * 255, 0, 0, 255)), {}, SHAPE),
+    "RGBA, all transparent": ("a.png", Image.fromarray(layers(255, 255, 255, 0)), {}, NOTHING),
+    "LA": ("a.png", Image.fromarray(layers(255, SHAPE * 255)), {}, SHAPE),
+    "LA, all transparent": ("a.png", Image.fromarray(layers(255, 0)), {}, NOTHING),
+    "PA": ("a.tif", Image.fromarray(layers(255, 255, 255, SHAPE * 255)).convert("PA"), {}, SHAPE),
+    "palette": ("a.png", palette(SHAPE, BLACK + RED), {}, SHAPE),
+    "palette, black second": ("a.png", palette(~SHAPE, WHITE + BLACK), {}, SHAPE),
+    "palette, transparent white": ("a.png", palette(SHAPE, WHITE + RED), {"transparency": 0}, SHAPE),
+    "palette, all black": ("a.png", palette(SHAPE * 3, BLACK * 4), {}, SHAPE),
+    "palette, all black, one index": ("a.png", palette(np.full(SHAPE.shape, 3), BLACK * 4), {}, NOTHING),
+    "CMYK": ("a.tif", Image.frombytes("CMYK", (40, 30), layers(0, 0, 0, ~SHAPE * 255).tobytes()), {}, SHAPE),
+    "16 bits": ("a.png", Image.fromarray(SHAPE.astype(np.uint16)), {}, SHAPE),
+    "32 bits": ("a.tif", Image.fromarray(SHAPE.astype(np.int32) * 70_000), {}, SHAPE),
+    "float": ("a.tif", Image.fromarray(SHAPE.astype(np.float32) / 1000), {}, SHAPE),
+    "JPEG": ("a.jpg", Image.fromarray(SHAPE.astype(np.uint8) * 255), {"quality": 95}, SHAPE),
+    "EXIF": ("a.png", Image.fromarray(SHAPE[::-1, ::-1]), {"exif": UPSIDE_DOWN}, SHAPE),
+}
+
+
+@pytest.mark.parametrize("case", MASK_FILES)
+def test_a_mask_file_marks_the_same_for_the_processor_and_for_a_data_set(picture, tmp_path, case):
+    name, image, options, expected = MASK_FILES[case]
+    path = tmp_path / name
+    image.save(path, **options)
+    np.testing.assert_array_equal(read_masks([path], (40, 30)), expected)
+    for mask in (path, str(path), Image.open(path)):
+        if expected.any():
+            np.testing.assert_array_equal(mask_of(unresized(), picture, mask), expected)
+        else:
+            with pytest.raises(ValueError, match=r"masks\[0\]: expected at least one anomalous \(non-zero\) pixel"):
+                mask_of(unresized(), picture, mask)
+
+
+def test_a_mask_file_with_nan_is_refused(picture, tmp_path):
+    values = SHAPE.astype(np.float32)
+    values[0, 0] = np.nan
+    Image.fromarray(values).save(tmp_path / "nan.tif")
+    with pytest.raises(ValueError, match=r"nan\.tif: expected finite values, got NaN or infinity"):
+        read_masks([tmp_path / "nan.tif"], (40, 30))
+    with pytest.raises(ValueError, match=r"masks\[0\]: expected finite values, got NaN or infinity"):
+        mask_of(unresized(), picture, tmp_path / "nan.tif")
+
+
+CHANNELS = r"masks\[0\]: expected an array \(H, W\), .* with 1, 3 or 4 channels, got shape "
+
 BAD_MASKS = {
     "empty": (
         np.zeros((30, 40)),
@@ -61,6 +145,15 @@ BAD_MASKS = {
     ),
     "another size": (np.ones((40, 30)), r"masks\[0\]: expected .* height and width \(30, 40\), got \(40, 30\)"),
     "NaN": (np.full((30, 40), np.nan), r"masks\[0\]: expected finite values"),
+    "infinite tensor": (torch.full((1, 30, 40), torch.inf), r"masks\[0\]: expected finite values"),
+    "two channels": (np.ones((30, 40, 2)), CHANNELS + r"\(30, 40, 2\)"),
+    "five channels": (np.ones((30, 40, 5)), CHANNELS + r"\(30, 40, 5\)"),
+    "a stack": (torch.ones(1, 1, 30, 40), CHANNELS + r"\(1, 1, 30, 40\)"),
+    "transparent array": (
+        np.dstack([np.full((30, 40, 3), 255), np.zeros((30, 40))]),
+        r"masks\[0\]: expected at least one anomalous",
+    ),
+    "broken file": (__file__, r"masks\[0\]: .*test_masks\.py: expected a readable image, got UnidentifiedImageError"),
     "box the wrong way": (
         (9, 9, 3, 12),
         r"expected a box \(x0, y0, x1, y1\) with x0 < x1 and y0 < y1, got \(9, 9, 3, 12\)",

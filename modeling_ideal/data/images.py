@@ -57,7 +57,7 @@ def read_masks(paths: Sequence[str | Path], size: tuple[int, int]) -> np.ndarray
                 f"{path}: expected a mask of its image's size {size[0]} x {size[1]}, "
                 f"got {mask.size[0]} x {mask.size[1]}"
             )
-        union |= marked_pixels(mask)
+        union |= marked_pixels(mask, str(path))
     return union
 
 

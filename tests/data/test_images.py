@@ -1,4 +1,4 @@
-"""Pictures and masks of every kind a user may bring."""
+"""Image files of a data set: sizes, content, unions of masks. What a mask file marks is in tests/test_masks.py."""
 
 import numpy as np
 import pytest
@@ -6,48 +6,6 @@ from PIL import Image
 
 from modeling_ideal.data.images import content_hash, image_size, is_image_file, read_masks
 from modeling_ideal.image_inputs import open_image
-from modeling_ideal.masks import marked_pixels
-
-SHAPE = np.array([[0, 0, 1], [0, 1, 0]], dtype=bool)
-
-
-def as_mode(mode):
-    """The same shape as a mask image of another mode."""
-    grey = Image.fromarray(SHAPE.astype(np.uint8) * 200)
-    if mode == "values":  # several non-zero values, as VisA has them
-        return Image.fromarray(np.array([[0, 0, 1], [0, 7, 0]], dtype=np.uint8))
-    if mode == "P":
-        image = Image.fromarray(SHAPE.astype(np.uint8), mode="P")
-        image.putpalette([0, 0, 0, 255, 0, 0])
-        return image
-    if mode == "P, white first":  # as a program that makes files smaller may order the colours
-        image = Image.fromarray((~SHAPE).astype(np.uint8), mode="P")
-        image.putpalette([255, 255, 255, 0, 0, 0])
-        return image
-    if mode == "P, all black":  # classes, of which nobody wrote down the colours
-        image = Image.fromarray(SHAPE.astype(np.uint8) * 3, mode="P")
-        image.putpalette([0] * 12)
-        return image
-    if mode == "blue":
-        return Image.fromarray(np.stack([SHAPE * 0, SHAPE * 0, SHAPE * 9], axis=-1).astype(np.uint8))
-    if mode == "RGBA":  # drawn in red on white that is transparent
-        pixels = np.full((2, 3, 4), 255, dtype=np.uint8)
-        pixels[..., 1:3] = 0
-        pixels[~SHAPE] = (255, 255, 255, 0)
-        return Image.fromarray(pixels)
-    if mode == "I;16":
-        return Image.fromarray(SHAPE.astype(np.uint16) * 3)
-    return grey.convert(mode)
-
-
-MODES = ("1", "L", "values", "P", "P, white first", "P, all black", "RGB", "blue", "RGBA", "LA", "I", "I;16", "F")
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_a_mask_is_where_it_is_not_zero(tmp_path, mode):
-    suffix = ".tif" if mode in ("I", "F") else ".png"
-    as_mode(mode).save(tmp_path / f"mask{suffix}")
-    np.testing.assert_array_equal(marked_pixels(open_image(tmp_path / f"mask{suffix}")), SHAPE)
 
 
 def test_the_noise_of_a_jpeg_is_no_anomaly(tmp_path):
@@ -56,7 +14,7 @@ def test_the_noise_of_a_jpeg_is_no_anomaly(tmp_path):
     Image.fromarray(square.astype(np.uint8) * 255).save(tmp_path / "mask.jpg", quality=60)
     stored = np.asarray(Image.open(tmp_path / "mask.jpg"))
     assert (stored[~square] > 0).any(), "the case is only interesting with noise outside the square"
-    np.testing.assert_array_equal(marked_pixels(open_image(tmp_path / "mask.jpg")), square)
+    np.testing.assert_array_equal(read_masks([tmp_path / "mask.jpg"], (32, 32)), square)
 
 
 def test_several_masks_are_united(tmp_path):
