@@ -18,6 +18,7 @@ Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
+@torch.compiler.disable  # torch.compile cannot trace a pool of threads
 def map_in_threads(function: Callable[[Part], Result], parts: Sequence[Part], device: torch.device) -> list[Result]:
     """Apply a function to every part; on a CPU in as many threads as torch uses, each without further threads.
 

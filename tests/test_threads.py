@@ -7,7 +7,7 @@ import torch
 
 from modeling_ideal.threads import map_in_threads
 
-from .conftest import threads
+from .conftest import random_images, random_masks, threads, tiny_model
 
 CPU = torch.device("cpu")
 
@@ -53,3 +53,16 @@ def test_an_error_in_a_part_reaches_the_caller():
 
     with threads(2), pytest.raises(ValueError, match="part 0"):
         map_in_threads(fail, range(4), CPU)
+
+
+@pytest.mark.skipif(not torch._dynamo.is_dynamo_supported(), reason="torch.compile does not run on this platform")
+def test_a_compiled_model_scores_as_before():
+    model = tiny_model().eval()
+    query = random_images(3, seed=1)
+    with threads(2), torch.no_grad():
+        references = model.encode_references(random_images(2, seed=2), random_images(2, seed=3), random_masks(2))
+        expected = model(query, references=references)
+        # Threads are in the way of tracing the Python; generating code from it as well would take a minute.
+        out = torch.compile(model, backend="eager")(query, references=references)
+    torch.testing.assert_close(out.scores, expected.scores, rtol=0, atol=1e-4)
+    torch.testing.assert_close(out.anomaly_maps, expected.anomaly_maps, rtol=0, atol=1e-4)
