@@ -6,7 +6,7 @@ An image is a path, an http(s) address, a PIL image, a NumPy array or a torch te
 
 import os
 from io import BytesIO
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.request import urlopen
 
 import numpy as np
@@ -25,6 +25,11 @@ EIGHT_BIT_MARGIN = 1e-3  # of a grey level, for float32 rounding
 def is_single_image(value: object) -> bool:
     """Whether a value is one image rather than a list of images."""
     return isinstance(value, (str, os.PathLike, Image.Image, np.ndarray, torch.Tensor))
+
+
+def image_list(images: Any) -> list:
+    """Bring one image, a stack (n, H, W, c) or a sequence of images to a list of images."""
+    return [images] if is_single_image(images) and getattr(images, "ndim", 0) < 4 else list(images)
 
 
 def load_image(image: ImageInput, name: str) -> np.ndarray:
@@ -61,11 +66,16 @@ def open_image(path: str | os.PathLike, name: str | None = None) -> Image.Image:
     try:
         with Image.open(_download(path) if str(path).startswith(ADDRESSES) else path) as image:
             image.load()
-            upright = ImageOps.exif_transpose(image)
-            upright.format = image.format  # lost in a copy, but lossy masks are read with a margin
-            return upright
+            return upright(image)
     except Exception as error:  # Pillow's plug-ins raise OSError, SyntaxError, ValueError, struct.error, ...
         raise unreadable(path, error, name) from error
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """Apply the EXIF orientation of an image."""
+    turned = ImageOps.exif_transpose(image)
+    turned.format = image.format  # lost in a copy, but lossy masks are read with a margin
+    return turned
 
 
 def unreadable(path: str | os.PathLike, error: Exception, name: str | None = None) -> ValueError:
@@ -93,7 +103,7 @@ def _download(address: str | os.PathLike) -> BytesIO:
 
 
 def _from_pil(image: Image.Image, name: str) -> np.ndarray:
-    image = ImageOps.exif_transpose(image)
+    image = upright(image)
     if image.mode == "F" or image.mode in SIXTEEN_BIT_MODES:
         array = np.asarray(image)
         if array.dtype == np.int32:

@@ -11,8 +11,8 @@ from torch import Tensor
 from transformers import BatchFeature
 from transformers.image_processing_backends import PilBackend
 
-from .image_inputs import ImageInput, is_single_image, load_image, resize_image
-from .masks import MaskInput, load_mask, resize_mask
+from .image_inputs import ImageInput, image_list, is_single_image, load_image, resize_image
+from .masks import MaskInput, load_mask, mask_list, resize_mask
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -127,11 +127,11 @@ class IdealImageProcessor(PilBackend):
 
     def _images(self, images: Any, masks: Any, name: str, data: dict) -> np.ndarray:
         """Prepare images as one array, nested as they were given, and put their masks into `data`."""
-        images = [images] if is_single_image(images) and _is_single(images) else list(images)
+        images = image_list(images)
         if not images:
             raise ValueError(f"{name}: expected at least one image, got an empty list")
         if masks is not None:
-            masks = [masks] if len(images) == 1 and not _is_list_of_masks(masks) else list(masks)
+            masks = mask_list(masks, len(images))
             if len(masks) != len(images):
                 raise ValueError(f"masks: expected one for each of {len(images)} entries of {name}, got {len(masks)}")
         if name != "query" and not all(is_single_image(image) for image in images):
@@ -184,16 +184,6 @@ def gaussian_smoothing(maps: Tensor, sigma: float) -> Tensor:
     kernel = kernel / kernel.sum()
     padded = F.pad(maps[:, None], (reach, reach, reach, reach), mode="replicate")
     return F.conv2d(F.conv2d(padded, kernel.view(1, 1, -1, 1)), kernel.view(1, 1, 1, -1))[:, 0]
-
-
-def _is_single(image: Any) -> bool:
-    """Whether an array or tensor is one image; with four dimensions it is a stack of images."""
-    return not hasattr(image, "ndim") or image.ndim <= 3
-
-
-def _is_list_of_masks(masks: Any) -> bool:
-    """Whether the masks of a single image are a list of one, rather than a mask, box or polygon itself."""
-    return isinstance(masks, (list, tuple)) and len(masks) == 1
 
 
 def _stack(arrays: list[np.ndarray], name: str) -> np.ndarray:

@@ -10,10 +10,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import torch
-from PIL import Image, ImageDraw, ImageOps
+from PIL import Image, ImageDraw
 from torch import Tensor
 
-from .image_inputs import ImageInput, channels_last, is_single_image, open_image
+from .image_inputs import ImageInput, channels_last, is_single_image, open_image, upright
 
 MaskInput: TypeAlias = ImageInput | Sequence[float] | Sequence[Sequence[float]]
 
@@ -21,6 +21,12 @@ LOSSY_FORMATS = ("JPEG", "MPO")
 HALF_OF_WHITE = 127
 PALETTE_MODES = ("P", "PA")
 PLAIN_MODES = ("1", "L", "LA", "RGB", "RGBA", "F", "I", "I;16", "I;16B", "I;16L", "I;16N")
+
+
+def mask_list(masks: Any, num_images: int) -> list:
+    """Bring the masks of some images to a list; for a single image, the mask, box or polygon may be given itself."""
+    is_list_of_one = isinstance(masks, (list, tuple)) and len(masks) == 1
+    return [masks] if num_images == 1 and not is_list_of_one else list(masks)
 
 
 def load_mask(mask: MaskInput, size: tuple[int, int], name: str) -> np.ndarray:
@@ -94,9 +100,7 @@ def _read_marks(mask: Any, name: str) -> np.ndarray:
     if isinstance(mask, (str, os.PathLike)):
         return marked_pixels(open_image(mask, name), name)
     if isinstance(mask, Image.Image):
-        upright = ImageOps.exif_transpose(mask)
-        upright.format = mask.format
-        return marked_pixels(upright, name)
+        return marked_pixels(upright(mask), name)
     array = mask.detach().cpu().float().numpy() if isinstance(mask, torch.Tensor) else mask
     if array.ndim != 2:
         array = channels_last(array, name, first=isinstance(mask, torch.Tensor))

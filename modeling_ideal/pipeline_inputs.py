@@ -8,8 +8,8 @@ from typing import Any
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from .calibration import encode_calibrated
-from .image_inputs import ImageInput, is_single_image
-from .masks import MaskInput
+from .image_inputs import ImageInput, image_list
+from .masks import MaskInput, mask_list
 from .references import IdealReferences
 from .tiling import TiledDetector
 
@@ -76,10 +76,8 @@ class ReferenceInputs:
         if self.types is not None:
             raise ValueError(f"tiling: expected no types with it, got {self.types!r}")
         detector = TiledDetector(model, processor, None if self.tiling is True else self.tiling)
-        normal, abnormal = ([] if group is None else _as_list(group) for group in (self.normal, self.abnormal))
-        masks: Any = self.masks
-        if masks is not None and len(abnormal) == 1 and not (isinstance(masks, (list, tuple)) and len(masks) == 1):
-            masks = [masks]
+        normal, abnormal = ([] if group is None else image_list(group) for group in (self.normal, self.abnormal))
+        masks = None if self.masks is None else mask_list(self.masks, len(abnormal))
         references = detector.encode_references(normal, abnormal, masks)
         false_alarm = self.false_alarm
         if false_alarm is None and len(normal) > 1:
@@ -87,10 +85,6 @@ class ReferenceInputs:
         if not false_alarm:
             return references
         return replace(references, calibration=detector.calibrate(normal, abnormal, masks, false_alarm))
-
-
-def _as_list(images: Any) -> list:
-    return [images] if is_single_image(images) and getattr(images, "ndim", 0) < 4 else list(images)
 
 
 Prepared = dict[str, Any]

@@ -69,7 +69,7 @@ def feature_difference(model: IdealModel, path: str | os.PathLike) -> float:
 
 
 class _FeatureMap(nn.Module):
-    """Returns the model's patch features as a feature map, so that all kinds of backbones are exported alike."""
+    """Returns the model's patch features as a feature map, whatever the kind of backbone."""
 
     def __init__(self, model: IdealModel) -> None:
         super().__init__()
