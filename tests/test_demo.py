@@ -43,7 +43,7 @@ def test_parts_differ_by_seed_and_repeat():
 
 
 def test_the_demo_writes_a_folder_one_can_open(model_folder, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(command, "NUM_NORMAL", 2)  # tests/hub/test_ideal_tiny.py runs the whole demo
+    monkeypatch.setattr(command, "NUM_NORMAL", 2)  # tests/test_documents.py runs the whole demo
     monkeypatch.setattr(command, "QUERIES", ("good", "scratch"))
     out = tmp_path / "demo"
     assert main(["demo", "--model", str(model_folder), "--out", str(out)]) == 0

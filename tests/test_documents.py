@@ -90,7 +90,7 @@ def test_what_the_readme_shows_first_runs_as_it_stands(workshop, capsys):
     for words in daily:
         assert main(words) == 0, words
     said = capsys.readouterr().out
-    assert " of 12 right" in said
+    assert int(re.search(r"(\d+) of 12 right", said)[1]) >= 10, said
     assert "line_3/e.png" in said
     assert {path.name for path in Path("found/overlays").iterdir()} == {"d.png", "e.png"}
     run_snippets("README.md", {HUB_BACKBONE: workshop / "backbone"})

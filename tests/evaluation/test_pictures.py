@@ -1,5 +1,7 @@
 """The pictures of an evaluation: there, not blank, the same twice, and true to the figures."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -33,6 +35,14 @@ def evaluate(target, model_folder, out, **changes):
         pictures=True,
         **{"setups": ["N1A1"], "seeds": [0, 1], "methods": METHODS, **changes},
     ).run()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def few_patches():
+    """t-SNE of a few patches, not of hundreds, which would take most of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(category_pictures, "sample_deviations", partial(sample_deviations, max_patches=40))
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,6 @@ from transformers import AutoImageProcessor, AutoModel, pipeline
 
 from hub.embed import embed
 from modeling_ideal import IDEAL_TINY
-from modeling_ideal.demo.command import demo
 from modeling_ideal.demo.rendering import SIZE, render_part
 
 from ..test_remote_code import LOAD, run
@@ -63,12 +62,6 @@ def test_its_card_says_what_the_weights_are():
     assert card.data.license == "cc-by-nc-sa-4.0"
     assert "no\ncommercial use" in card.text or "no commercial use" in card.text
     assert card.data.eval_results  # measured, from the results file
-
-
-def test_it_tells_bad_parts_from_good_ones(tmp_path):
-    said = demo(tmp_path / "demo")
-    right, total = (int(word) for word in said.split(" right")[0].split("\n")[-1].split(" of "))
-    assert right >= total - 2, said
 
 
 def mosaic(*defects: str, seed: int) -> tuple[Image.Image, Image.Image]:
