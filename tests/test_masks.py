@@ -81,6 +81,12 @@ def palette(indices, colours):
     return image
 
 
+def with_alpha(image, visible):
+    """A palette image that is opaque where `visible` and transparent elsewhere."""
+    image.putalpha(Image.fromarray(visible).convert("L"))
+    return image
+
+
 WHITE, RED, BLACK = [255] * 3, [255, 0, 0], [0] * 3
 UPSIDE_DOWN = Image.Exif()
 UPSIDE_DOWN[0x0112] = 3
@@ -97,7 +103,7 @@ MASK_FILES = {
     "RGBA, all transparent": ("a.png", Image.fromarray(layers(255, 255, 255, 0)), {}, NOTHING),
     "LA": ("a.png", Image.fromarray(layers(255, SHAPE * 255)), {}, SHAPE),
     "LA, all transparent": ("a.png", Image.fromarray(layers(255, 0)), {}, NOTHING),
-    "PA": ("a.tif", Image.fromarray(layers(255, 255, 255, SHAPE * 255)).convert("PA"), {}, SHAPE),
+    "PA": ("a.tif", with_alpha(palette(SHAPE * 0, WHITE), SHAPE), {}, SHAPE),
     "palette": ("a.png", palette(SHAPE, BLACK + RED), {}, SHAPE),
     "palette, black second": ("a.png", palette(~SHAPE, WHITE + BLACK), {}, SHAPE),
     "palette, transparent white": ("a.png", palette(SHAPE, WHITE + RED), {"transparency": 0}, SHAPE),
