@@ -3,44 +3,62 @@
     {"inputs": IMAGE or [IMAGE, ...],
      "references": {"name": "bottle"}                    stored in the repository as references/bottle.safetensors
                 or {"file": BASE64}                      the bytes of such a file
-                or {"normal": [IMAGE, ...], "abnormal": [IMAGE, ...], "masks": [IMAGE or box, ...],
+                or {"normal": [IMAGE, ...], "abnormal": [IMAGE, ...], "masks": [IMAGE, box or polygon, ...],
                     "types": [NAME, ...], "false_alarm": 0.05},
      "parameters": {"threshold": 0.4, "return_map": true, ...}}
 
-An IMAGE is a base64-encoded image file, a data: URL, or an http(s) address. The parameters are arguments of
-`AnomalyDetectionPipeline` (see PARAMETERS), and `return_map` (default: true). The response is the pipeline's result,
-or a list of results for a list of images; maps, masks and overlays are base64-encoded PNG files (maps with 16 bits:
-score * 65535). An invalid request raises ValueError, which an endpoint answers with status 400 and {"error": ...};
-in a list, the result of an image that cannot be read is {"error": ...}.
+An IMAGE is a base64-encoded image file (BMP, GIF, JPEG, PNG, TIFF or WebP) or a data: URL; with the environment
+variable IDEAL_FETCH_ADDRESSES=1 also an http(s) address, if it and whatever it redirects to are public. The parameters
+are arguments of `AnomalyDetectionPipeline` (PARAMETERS in handler_requests.py), and `return_map` (default: true). The
+response is the pipeline's result, or a list of results for a list of images; maps, masks and overlays are
+base64-encoded PNG files (maps with 16 bits: score * 65535); `"warnings"` says what to beware of with the references.
+An invalid request raises ValueError, which an endpoint answers with status 400 and {"error": ...}; in a list, the
+result of an image that cannot be used is {"error": ...}.
+
+    a request       64 images, 64 references, 100 MB and 100 million pixels in all; 20 s to fetch addresses
+    a picture       20 MB, 25 million pixels, sides of at most 20 to 1, one frame; with tiled references 100 tiles
+    a mask          100 boxes and polygons, 1000 points
+    references      a file of 64 MB; names of types of 100 characters
+    parameters      smoothing at most 32, batch_size at most 16, false_alarm below 0.5
 """
 
-import base64
-import binascii
 import hashlib
-import io
 import json
+import os
 import re
 import tempfile
 from collections import OrderedDict
-from collections.abc import Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
-import numpy as np
 from PIL import Image
+from torch import Tensor
+from torch.utils.data import Dataset
 from transformers import pipeline
 
+if __package__ == "hub":
+    from .handler_fetch import fetch
+    from .handler_pictures import FETCH, MOST_REFERENCE_BYTES, PictureReader, plain
+    from .handler_requests import Request, check_request, shown
+else:  # in a Hub repository, where a server loads this file by its path and puts its folder on sys.path
+    from handler_fetch import fetch  # type: ignore[import-not-found, no-redef]
+    from handler_pictures import (  # type: ignore[import-not-found, no-redef]
+        FETCH,
+        MOST_REFERENCE_BYTES,
+        PictureReader,
+        plain,
+    )
+    from handler_requests import Request, check_request, shown  # type: ignore[import-not-found, no-redef]
+
 KEPT_REFERENCES = 32  # most recently used reference sets in memory
-ADDRESSES = ("http://", "https://")
+KEPT_BYTES = 500_000_000  # of all of them
+MOST_TILES = 100  # of a picture
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")  # no path separators: only files in the folder of references
-PARTS = ("normal", "abnormal", "masks", "types", "false_alarm")
-# The pipeline's arguments that cannot name a file: a request must not read files on the server.
-PARAMETERS = {"batch_size", "ignore_mask", "smoothing", "threshold", "top_fraction"}
-PARAMETERS |= {"return_map", "return_mask", "return_overlay", "return_regions"}
 
 
 class EndpointHandler:
-    """Answers the requests to an endpoint.
+    """Answers the requests to an endpoint; they may come from several threads.
 
     Args:
         path: the folder of the repository.
@@ -49,122 +67,142 @@ class EndpointHandler:
     def __init__(self, path: str = "") -> None:
         self.folder = Path(path)
         self.pipe = pipeline("anomaly-detection", model=str(path), trust_remote_code=True)
+        self.fetch = fetch if os.environ.get(FETCH) == "1" else None
         self._known: OrderedDict[str, Any] = OrderedDict()
+        self._turn = Lock()  # one request at a time computes; the next ones wait, and share what it encoded
 
     def __call__(self, data: dict[str, Any]) -> dict[str, Any] | list[dict[str, Any]]:
         """Detect anomalies in the images of one request."""
-        if set(data) - {"inputs", "references", "parameters"} or not data.get("inputs"):
-            raise ValueError(f"expected 'inputs', 'references' and 'parameters', got {sorted(data)}")
-        parameters = dict(data.get("parameters") or {})
-        if unknown := sorted(set(parameters) - PARAMETERS):
-            raise ValueError(f"parameters: expected some of {sorted(PARAMETERS)}, got unknown {unknown}")
+        request = check_request(data)
+        reader = PictureReader(self.fetch)
+        # All that may have to be fetched is fetched here, where nobody waits for it.
+        given = self._contents(request.references, reader)
+        parameters = dict(request.parameters)
         with_map = parameters.pop("return_map", True)
-        if "ignore_mask" in parameters:
-            parameters["ignore_mask"] = _read_mask(parameters["ignore_mask"], "ignore_mask")
-        parameters["references"] = self._references(data.get("references"))
-        inputs = data["inputs"]
-        if isinstance(inputs, list):
-            return [_as_json(result, with_map) for result in self.pipe(_Uploaded(inputs), **parameters)]
-        return _as_json(self.pipe(_read_image(inputs, "inputs"), **parameters), with_map)
+        if isinstance(ignored := parameters.get("ignore_mask"), str):
+            parameters["ignore_mask"] = reader.content(ignored, "parameters.ignore_mask")
+        images = _Uploaded(request, reader)
+        with self._turn:
+            if isinstance(ignored := parameters.get("ignore_mask"), bytes):
+                parameters["ignore_mask"] = reader.picture(ignored, "parameters.ignore_mask")
+            parameters["references"] = references = self._references(given, reader)
+            images.tile_size = references.tile_size
+            if isinstance(request.inputs, str):
+                return _as_json(self.pipe(images[0], **parameters), with_map, references.warnings)
+            # A data set, unlike a list, is read and answered one batch after another.
+            results = self.pipe(images, **parameters)
+            return [_as_json(result, with_map, references.warnings) for result in results]
 
-    def _references(self, given: Any) -> Any:
-        """The encoded references of a request; the most recently used ones are kept."""
-        names = set(given) if isinstance(given, dict) else set()
-        if names not in ({"name"}, {"file"}) and (not names or not names <= set(PARTS)):
-            got = sorted(names) if isinstance(given, dict) else type(given).__name__
-            raise ValueError(f"references: expected {{'name': ...}}, {{'file': ...}} or some of {PARTS}, got {got}")
-        key = hashlib.sha256(json.dumps(given, sort_keys=True).encode()).hexdigest()
-        if key not in self._known:
-            self._known[key] = self._encode(given)
-        self._known.move_to_end(key)
-        while len(self._known) > KEPT_REFERENCES:
-            self._known.popitem(last=False)
-        return self._known[key]
-
-    def _encode(self, given: dict[str, Any]) -> Any:
+    def _contents(self, given: dict[str, Any], reader: PictureReader) -> dict[str, Any]:
+        """The references of a request, with bytes in place of text, and a stored file with its present state."""
         if "name" in given:
-            return self.pipe.set_references(self._stored(given["name"]))
+            path = self._stored(given["name"])
+            status = path.stat()
+            return {"path": str(path), "state": [status.st_mtime_ns, status.st_size, status.st_ino]}
+        if "file" in given:
+            return {"file": reader.content(given["file"], "references.file", MOST_REFERENCE_BYTES)}
+        contents = dict(given)
+        for group in ("normal", "abnormal", "masks"):
+            if group in given:
+                contents[group] = [
+                    reader.content(entry, f"references.{group}[{index}]") if isinstance(entry, str) else entry
+                    for index, entry in enumerate(given[group])
+                ]
+        return contents
+
+    def _references(self, given: dict[str, Any], reader: PictureReader) -> Any:
+        """The encoded references of a request; the most recently used ones are kept."""
+        described = json.dumps(given, sort_keys=True, default=lambda content: hashlib.sha256(content).hexdigest())
+        key = hashlib.sha256(described.encode()).hexdigest()
+        if key not in self._known:
+            self._known[key] = self._encode(given, reader)
+        self._known.move_to_end(key)
+        references = self._known[key]
+        while len(self._known) > KEPT_REFERENCES or sum(map(_num_bytes, self._known.values())) > KEPT_BYTES:
+            self._known.popitem(last=False)
+        return references
+
+    def _encode(self, given: dict[str, Any], reader: PictureReader) -> Any:
+        if "path" in given:
+            return self.pipe.encode_references(given["path"])
         if "file" in given:
             with tempfile.NamedTemporaryFile(suffix=".safetensors") as file:
-                file.write(_decode(given["file"], "references.file"))
+                file.write(given["file"])
                 file.flush()
-                return self.pipe.set_references(file.name)
-        images = {
-            group: [_read_image(image, f"references.{group}[{index}]") for index, image in enumerate(given[group])]
-            for group in ("normal", "abnormal")
-            if given.get(group)
+                try:
+                    return self.pipe.encode_references(file.name)
+                except ValueError as error:
+                    message = str(error).replace(file.name, f"{len(given['file'])} bytes")
+                    raise ValueError(f"references.file: {message}") from error
+        pictures = {
+            group: [
+                reader.picture(entry, f"references.{group}[{index}]") if isinstance(entry, bytes) else entry
+                for index, entry in enumerate(given[group])
+            ]
+            for group in ("normal", "abnormal", "masks")
+            if group in given
         }
-        masks = [_read_mask(mask, f"references.masks[{index}]") for index, mask in enumerate(given.get("masks") or [])]
-        rest = {name: given.get(name) for name in ("types", "false_alarm")}
-        return self.pipe.set_references(**images, masks=masks or None, **rest)
+        rest = {name: given[name] for name in ("types", "false_alarm") if name in given}
+        return self.pipe.encode_references(**pictures, **rest)
 
-    def _stored(self, name: Any) -> Path:
+    def _stored(self, name: str) -> Path:
         folder = self.folder / "references"
         path = folder / f"{name}.safetensors"
-        if not isinstance(name, str) or not NAME.fullmatch(name) or not path.is_file():
+        if not NAME.fullmatch(name) or not path.is_file():
             stored = sorted(file.stem for file in folder.glob("*.safetensors"))
-            raise ValueError(f"references.name: expected one of {stored}, got {name!r}")
+            raise ValueError(f"references.name: expected one of {stored}, got {shown(name)}")
         return path
 
 
-class _Uploaded(Sequence):
-    """The images of a request, decoded one at a time, so that the pipeline can report errors for each."""
+class _Uploaded(Dataset):
+    """The images of a request: their files all at once, then decoded one at a time.
 
-    def __init__(self, images: list) -> None:
-        self.images = images
+    Args:
+        request: the request.
+        reader: reads its pictures.
+    """
+
+    def __init__(self, request: Request, reader: PictureReader) -> None:
+        self.reader = reader
+        self.tile_size: tuple[int, int] | None = None  # height and width of the tiles into which pictures are cut
+        self.single = isinstance(request.inputs, str)
+        texts = [request.inputs] if isinstance(request.inputs, str) else request.inputs
+        self.files = [self._file(text, index) for index, text in enumerate(texts)]
 
     def __len__(self) -> int:
-        return len(self.images)
+        return len(self.files)
 
-    def __getitem__(self, index: Any) -> Any:
-        return _read_image(self.images[index], f"inputs[{index}]")
+    def __getitem__(self, index: int) -> Image.Image:
+        file = self.files[index]
+        if isinstance(file, ValueError):
+            raise file
+        picture = self.reader.picture(file, self._name(index))
+        if self.tile_size and picture.width * picture.height > MOST_TILES * self.tile_size[0] * self.tile_size[1]:
+            raise ValueError(
+                f"{self._name(index)}: expected at most {MOST_TILES} tiles of {self.tile_size} pixels, "
+                f"got {picture.width} x {picture.height}"
+            )
+        return picture
 
+    def _file(self, text: str, index: int) -> bytes | ValueError:
+        try:
+            return self.reader.content(text, self._name(index))
+        except ValueError as error:  # concerns this image alone
+            return error
 
-def _read_image(image: Any, name: str) -> Any:
-    """Decode an image for the pipeline; never a path, which could name a file on the server."""
-    if isinstance(image, str) and image.startswith(ADDRESSES):
-        return image
-    content = _decode(image, name)
-    try:
-        picture = Image.open(io.BytesIO(content))
-        picture.load()
-    except (OSError, Image.DecompressionBombError) as error:
-        raise ValueError(f"{name}: expected an image file, got {len(content)} bytes: {error}") from error
-    return picture
-
-
-def _read_mask(mask: Any, name: str) -> Any:
-    """Decode a mask given as an image; return boxes and polygons unchanged."""
-    return _read_image(mask, name) if isinstance(mask, str) else mask
-
-
-def _decode(text: Any, name: str) -> bytes:
-    if not isinstance(text, str):
-        raise ValueError(f"{name}: expected base64, a data: URL or an http(s) address, got {type(text).__name__}")
-    if text.startswith("data:"):
-        text = text.partition(",")[2]
-    try:
-        return base64.b64decode(text, validate=True)
-    except binascii.Error as error:
-        raise ValueError(f"{name}: expected base64, a data: URL or an http(s) address, got {text[:40]!r}") from error
+    def _name(self, index: int) -> str:
+        return "inputs" if self.single else f"inputs[{index}]"
 
 
-def _as_json(result: dict[str, Any], with_map: bool) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in result.items() if with_map or name != "anomaly_map"}
+def _num_bytes(value: Any) -> int:
+    """The memory of all tensors in encoded references, or in a part of them."""
+    if isinstance(value, Tensor):
+        return value.nbytes
+    parts = value if isinstance(value, (list, tuple)) else getattr(value, "__dict__", {}).values()
+    return sum(map(_num_bytes, parts))
 
 
-def _plain(value: Any) -> Any:
-    """Convert a value for JSON, with arrays and images as base64-encoded PNG files."""
-    if isinstance(value, np.ndarray):
-        if value.dtype != bool:
-            value = (value.clip(0, 1) * 65535).round().astype(np.uint16)
-        value = Image.fromarray(value)
-    if isinstance(value, Image.Image):
-        file = io.BytesIO()
-        value.save(file, format="PNG")
-        return base64.b64encode(file.getvalue()).decode()
-    if isinstance(value, dict):
-        return {name: _plain(entry) for name, entry in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
-    return value.item() if isinstance(value, np.generic) else value
+def _as_json(result: dict[str, Any], with_map: bool, warnings: list[str]) -> dict[str, Any]:
+    if warnings and "error" not in result:
+        result = {**result, "warnings": warnings}
+    return plain({name: value for name, value in result.items() if with_map or name != "anomaly_map"}, "result")
