@@ -17,8 +17,8 @@ from .augmentation import altered_copies, altered_masks
 from .input_checks import check_references
 from .masks import patch_masks
 from .modeling_ideal import IMAGES_AT_ONCE, IdealModel
+from .reference_scores import ReferenceScores, equal_pictures
 from .references import IdealReferences
-from .scoring import image_scores
 from .threshold import Calibration
 
 
@@ -39,7 +39,8 @@ def calibrate(
         masks: (L2, H, W), non-zero where anomalous, or None.
         false_alarm: the requested false-alarm rate: the share of normal images that may be called anomalous.
     """
-    return _encode_and_calibrate(model, normal_refs, abnormal_refs, masks, false_alarm)[1]
+    _, scores = _encode_and_score(model, normal_refs, abnormal_refs, masks)
+    return scores.calibrate(model.config.top_fraction, false_alarm, model.config.prior)
 
 
 def encode_calibrated(
@@ -53,18 +54,17 @@ def encode_calibrated(
 
     The arguments are those of `calibrate`.
     """
-    references, calibration = _encode_and_calibrate(model, normal_refs, abnormal_refs, masks, false_alarm)
-    return replace(references, calibration=calibration)
+    references, scores = _encode_and_score(model, normal_refs, abnormal_refs, masks)
+    fraction = model.config.top_fraction
+    calibration = scores.calibrate(fraction, false_alarm, model.config.prior)
+    return replace(references, calibration=calibration, top_fraction=fraction, scores=scores)
 
 
 @torch.no_grad()
-def _encode_and_calibrate(
-    model: IdealModel,
-    normal_refs: Tensor | None,
-    abnormal_refs: Tensor | None,
-    masks: Tensor | None,
-    false_alarm: float,
-) -> tuple[IdealReferences, Calibration]:
+def _encode_and_score(
+    model: IdealModel, normal_refs: Tensor | None, abnormal_refs: Tensor | None, masks: Tensor | None
+) -> tuple[IdealReferences, ReferenceScores]:
+    """Encode a reference set, and score each of its images as if it were new."""
     _check(model, normal_refs, abnormal_refs, masks)
     training = model.training
     try:
@@ -75,13 +75,16 @@ def _encode_and_calibrate(
             None if masks is None else _patch_masks(model, masks),
         )
         references = known.encode(model)
-        normal_scores, abnormal_scores = _score_groups(model, known, references, normal_refs, abnormal_refs, masks)
+        normal = _scores_as_new(model, normal_refs, known.normal, references, known.without_normal)
+        abnormal = _scores_as_new(model, abnormal_refs, known.abnormal, references, known.without_abnormal)
+        marked = _scored_masks(model, abnormal_refs, masks)
     finally:
         model.train(training)
     references.fingerprint = model.fingerprint
-    pictures = next(images for images in (normal_refs, abnormal_refs) if images is not None)
-    count = len(_equal_pictures(pictures))
-    return references, Calibration.from_scores(normal_scores, abnormal_scores, false_alarm, count)
+    references.check_values()
+    pictures = abnormal_refs if normal_refs is None else normal_refs
+    count = 0 if pictures is None else len(equal_pictures(pictures))
+    return references, ReferenceScores(normal, abnormal, marked, count)
 
 
 class _Features(NamedTuple):
@@ -104,86 +107,45 @@ class _Features(NamedTuple):
         return self._replace(abnormal=_drop(self.abnormal, indices), marked=_drop(self.marked, indices))
 
 
-def _score_groups(
-    model: IdealModel,
-    known: _Features,
-    references: IdealReferences,
-    normal_refs: Tensor | None,
-    abnormal_refs: Tensor | None,
-    masks: Tensor | None,
-) -> tuple[list[float], list[float]]:
-    """Score the normal and the abnormal references, each as if it were new."""
-    normal: list[float] = []
-    abnormal: list[float] = []
-    if known.normal is not None and normal_refs is not None:
-        maps = _scores_as_new(model, normal_refs, known.normal, references, known.without_normal)
-        normal = [_image_score(model, scores) for scores in maps]
-    if known.abnormal is None or abnormal_refs is None:
-        return normal, abnormal
-    maps = _scores_as_new(model, abnormal_refs, known.abnormal, references, known.without_abnormal)
-    if masks is None:
-        return normal, [_image_score(model, scores) for scores in maps]
-    firsts = masks[[equal[0] for equal in _equal_pictures(abnormal_refs)]]
-    scored = firsts if len(firsts) > 1 else altered_masks(firsts, model.config.patch_size)
-    for scores, mask in zip(maps, _patch_masks(model, scored), strict=True):
-        abnormal.append(_defect_score(model, scores, mask))
-        if normal_refs is None and not mask.all():
-            normal.append(_image_score(model, scores[~mask]))
-    return normal, abnormal
-
-
 def _scores_as_new(
     model: IdealModel,
-    images: Tensor,
-    features: Tensor,
+    images: Tensor | None,
+    features: Tensor | None,
     references: IdealReferences,
     without: Callable[[Sequence[int]], _Features],
-) -> list[Tensor]:
-    """Patch scores (h, w) of each image against the others, or of altered copies if there is only one image.
+) -> Tensor:
+    """Patch scores (n, h, w) of each image against the others, or of altered copies if there is only one image.
 
     Args:
         model: an `IdealModel`.
-        images: (L, 3, H, W).
+        images: (L, 3, H, W), or None for none.
         features: (L, h, w, C) of the images.
         references: the whole set, with these images.
         without: returns the set without the images of the given indices.
     """
-    distinct = _equal_pictures(images)
+    if images is None or features is None:
+        return torch.zeros(0, 0, 0)
+    distinct = equal_pictures(images)
     if len(distinct) == 1:
         copies = model.extract_features(altered_copies(images[:1], model.config.patch_size), IMAGES_AT_ONCE)
-        return [_patch_scores(model, copy, references) for copy in copies]
-    return [_patch_scores(model, features[equal[0]], without(equal).encode(model)) for equal in distinct]
+        maps = [_patch_scores(model, copy, references) for copy in copies]
+    else:
+        maps = [_patch_scores(model, features[equal[0]], without(equal).encode(model)) for equal in distinct]
+    return torch.stack(maps).cpu()
 
 
-def _equal_pictures(images: Tensor) -> list[list[int]]:
-    """Group the indices of equal images (L, 3, H, W): an image is not new if its duplicate is a reference."""
-    distinct: list[list[int]] = []
-    for index, image in enumerate(images):
-        for equal in distinct:
-            if torch.equal(images[equal[0]], image):
-                equal.append(index)
-                break
-        else:
-            distinct.append([index])
-    return distinct
+def _scored_masks(model: IdealModel, images: Tensor | None, masks: Tensor | None) -> Tensor | None:
+    """Patch masks (n, h, w) of the images that `_scores_as_new` scores; None without masks (L, H, W)."""
+    if images is None or masks is None:
+        return None
+    firsts = masks[[equal[0] for equal in equal_pictures(images)]]
+    scored = firsts if len(firsts) > 1 else altered_masks(firsts, model.config.patch_size)
+    return _patch_masks(model, scored).cpu()
 
 
 def _patch_scores(model: IdealModel, features: Tensor, references: IdealReferences) -> Tensor:
     """Patch scores (h, w) of an image's features (h, w, C)."""
     return model.score_features(features[None], references, (1, 1)).patch_scores[0]
-
-
-def _image_score(model: IdealModel, scores: Tensor) -> float:
-    """Image score of patch scores of any shape."""
-    return image_scores(scores.flatten()[None], model.config.top_fraction).item()
-
-
-def _defect_score(model: IdealModel, scores: Tensor, mask: Tensor) -> float:
-    """Image score of an abnormal reference, at most what the patches (h, w) of its defect alone would give."""
-    count = min(max(1, int(scores.numel() * model.config.top_fraction)), int(mask.sum()))
-    image = _image_score(model, scores)
-    # Nothing is marked if an altered copy has moved the defect out of the image.
-    return min(image, scores[mask].topk(count).values.mean().item()) if count else image
 
 
 def _patch_masks(model: IdealModel, masks: Tensor) -> Tensor:

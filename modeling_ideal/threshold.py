@@ -1,14 +1,54 @@
-"""A decision threshold from the scores of references, with the statistics behind it."""
+"""A decision threshold from the scores of references, with the statistics behind it.
+
+The scores of a few good parts, each scored as if it were new, say how high the score of the next good part may be.
+With few references their spread is as uncertain as their mean, so the logarithm of the next score has a Student's t
+distribution, and what is known of the spread of other products counts like a few further references.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean, variance
 from typing import Any
 
-COPY_SPREAD = 4.0  # spread of scores of different parts relative to copies of one, measured on the source, MVTec AD
-MINIMUM_SPREAD = 0.005  # a few references may agree by chance, or show the same image
-CERTAINTY = 0.95  # `probability` of the mean abnormal reference; that of the mean normal one is 1 - CERTAINTY
+from .student_t import t_cdf, t_quantile
+
+LOWEST_SCORE = 1e-3  # lower ones, of a picture that a reference shows too, count as this
+LEAST_SPREAD = 0.02  # of logarithms: a few references may agree by chance, or show the same part
+
+
+@dataclass(frozen=True)
+class ScorePrior:
+    """What the scores of good parts of other products say about those of the next product.
+
+    Scores are compared by their logarithms: the spread of a product's good parts is in proportion to their scores.
+    The values are those of the embedded model on its source data, found by
+    `python -m modeling_ideal.evaluation.calibration.prior`; a model may have its own (`IdealConfig.score_prior`).
+
+    Args:
+        spread: standard deviation of the logarithms of the scores of a product's good parts.
+        degrees: the number of references that this spread is worth.
+        decrease: scores fall with the number n of normal references, as n to the power of minus this.
+        copy_shift: mean logarithm of the score of a new good part less that of altered copies of the only reference.
+        copy_spread: standard deviation of that difference.
+    """
+
+    spread: float = 0.142
+    degrees: float = 3.0
+    decrease: float = 0.168
+    copy_shift: float = 0.29
+    copy_spread: float = 0.35
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+                raise ValueError(f"score_prior.{name}: expected a finite number, got {value!r}")
+        for name in ("spread", "degrees", "copy_spread"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"score_prior.{name}: expected a number > 0, got {getattr(self, name)!r}")
+
+
+DEFAULT_PRIOR = ScorePrior()
 
 
 @dataclass(frozen=True)
@@ -17,19 +57,27 @@ class Calibration:
 
     Args:
         threshold: images with this score or a higher one are called anomalous.
-        false_alarm: the requested false-alarm rate: the share of normal images above the threshold.
-        supported_false_alarm: the lowest false-alarm rate that n normal references can support, 1 / (n + 1). For a
-            lower one, the threshold is an extrapolation.
+        false_alarm: the requested false-alarm rate: the share of good parts that may reach the threshold.
+        supported_false_alarm: the lowest false-alarm rate that n normal references alone can support, 1 / (n + 1). A
+            lower one rests on the shape of the distribution.
+        location: centre of the distribution of the logarithm of the next good part's score.
+        scale: its scale.
+        degrees: its degrees of freedom.
         normal_scores: scores of the normal references, each scored as if it were new.
         abnormal_scores: scores of the abnormal references; may be empty.
+        prior: what was known of other products.
         warning: what the references do not support; None if there is nothing to warn of.
     """
 
     threshold: float
     false_alarm: float
     supported_false_alarm: float
+    location: float
+    scale: float
+    degrees: float
     normal_scores: tuple[float, ...]
     abnormal_scores: tuple[float, ...] = ()
+    prior: ScorePrior = DEFAULT_PRIOR
     warning: str | None = None
 
     @classmethod
@@ -39,19 +87,18 @@ class Calibration:
         abnormal_scores: Sequence[float] = (),
         false_alarm: float = 0.05,
         num_normal: int | None = None,
+        prior: ScorePrior = DEFAULT_PRIOR,
     ) -> "Calibration":
         """Find the threshold for the requested false-alarm rate.
 
-        If scores are normally distributed, new normal images exceed this threshold with that rate, including the
-        uncertainty of the mean. If it is above the midpoint of the normal and abnormal means, the two groups are not
-        well separated; the threshold is then the midpoint, because a higher one would miss the known defects, and the
-        warning says that more false alarms are to be expected.
+        Abnormal references do not move it: they say how many of the known defects it finds.
 
         Args:
             normal_scores: scores of normal references, at least one.
             abnormal_scores: scores of abnormal references.
             false_alarm: the requested false-alarm rate, above 0 and below 0.5.
             num_normal: number of normal references, if it is lower than that of scores, which are then of copies.
+            prior: what is known of other products.
         """
         normal, abnormal = (tuple(float(score) for score in scores) for scores in (normal_scores, abnormal_scores))
         if not normal:
@@ -61,46 +108,16 @@ class Calibration:
         if not 0 < false_alarm < 0.5:
             raise ValueError(f"false_alarm: expected a share above 0 and below 0.5, got {false_alarm!r}")
         count = len(normal) if num_normal is None else num_normal
-        limit = upper_limit(normal, false_alarm, count)
-        threshold, warnings = limit, []
-        if abnormal:
-            middle = (fmean(normal) + fmean(abnormal)) / 2
-            if fmean(abnormal) <= fmean(normal):
-                warnings.append("the abnormal references score no higher than the normal ones")
-            elif middle < limit:
-                threshold = middle
-                warnings.append(
-                    "normal and abnormal references overlap: the requested false-alarm rate needs a threshold of "
-                    f"{limit:.3f}, but the midpoint of the groups is {middle:.3f}; expect more false alarms and misses"
-                )
-            elif min(abnormal) <= limit:
-                missed = sum(score <= limit for score in abnormal)
-                warnings.append(f"{missed} of {len(abnormal)} scores of abnormal references are below the threshold")
+        location, scale, degrees = next_score(normal, count, prior)
+        quantile = math.exp(min(location + scale * t_quantile(1 - false_alarm, degrees), 0.0))
+        threshold = max(quantile, LOWEST_SCORE)  # within the range of scores
         supported = 1 / (count + 1)
-        if false_alarm < supported:
-            warnings.append(
-                f"{count} normal image(s) support a false-alarm rate of {supported:.3g} at best, "
-                f"{false_alarm:.3g} needs {math.ceil(1 / false_alarm) - 1}: the threshold is an extrapolation"
-            )
-        return cls(threshold, false_alarm, supported, normal, abnormal, "; ".join(warnings) or None)
+        warning = "; ".join(_warnings(threshold, false_alarm, abnormal, count)) or None
+        return cls(threshold, false_alarm, supported, location, scale, degrees, normal, abnormal, prior, warning)
 
-    @property
-    def overlap(self) -> bool:
-        """Whether any abnormal reference scores no higher than the threshold or a normal reference."""
-        limit = max(self.threshold, *self.normal_scores)
-        return any(score <= limit for score in self.abnormal_scores)
-
-    def probability(self, score: float) -> float:
-        """Confidence that an image with this score is anomalous: a monotone function of the score, not a frequency.
-
-        It is 0.5 at the threshold, and logistic on either side, such that the mean of the normal references gets 0.05
-        and the mean of the abnormal references 0.95. Without abnormal references, it is symmetric.
-        """
-        below = self.threshold - fmean(self.normal_scores)
-        above = fmean(self.abnormal_scores) - self.threshold if self.abnormal_scores else below
-        width = max(below if score < self.threshold else above, MINIMUM_SPREAD)
-        steepness = math.log(CERTAINTY / (1 - CERTAINTY)) / width
-        return (1 + math.tanh(steepness * (score - self.threshold) / 2)) / 2
+    def confidence(self, score: float) -> float:
+        """The estimated share of good parts with a lower score, 0..1; 1 - `false_alarm` at the threshold."""
+        return t_cdf((_logarithm(score) - self.location) / self.scale, self.degrees)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to a dictionary for JSON."""
@@ -116,14 +133,47 @@ class Calibration:
         if set(values) != names:
             raise ValueError(f"calibration: expected the fields {sorted(names)}, got {sorted(values)}")
         scores = {name: tuple(values[name]) for name in ("normal_scores", "abnormal_scores")}
-        return cls(**{**values, **scores})
+        return cls(**{**values, **scores, "prior": ScorePrior(**values["prior"])})
 
 
-def upper_limit(scores: Sequence[float], share: float, count: int) -> float:
-    """The limit that the score of a new part exceeds with probability `share`, if scores are normally distributed.
+def next_score(scores: Sequence[float], count: int, prior: ScorePrior) -> tuple[float, float, float]:
+    """Location, scale and degrees of freedom of the t distribution of the logarithm of the next good part's score.
 
-    The factor sqrt(1 + 1 / count) accounts for the uncertainty of the mean of `count` parts.
+    With a scaled inverse chi-squared prior of the variance, this is the posterior predictive distribution. The
+    references were scored against one reference less than the next part will be, which raises their scores.
+
+    Args:
+        scores: of `count` good parts, each against the others, or of more copies of a single one.
+        count: the number of good parts.
+        prior: what is known of other products.
     """
-    spread = stdev(scores) if len(scores) > 1 else 0.0
-    spread = max(COPY_SPREAD * spread if count < len(scores) else spread, MINIMUM_SPREAD)
-    return fmean(scores) + NormalDist().inv_cdf(1 - share) * spread * math.sqrt(1 + 1 / count)
+    logarithms = [_logarithm(score) for score in scores]
+    if count == 1 or len(scores) > count:
+        return fmean(logarithms) + prior.copy_shift, prior.copy_spread, prior.degrees
+    degrees = prior.degrees + count - 1
+    squares = prior.degrees * prior.spread**2 + (count - 1) * variance(logarithms)
+    spread = max(math.sqrt(squares / degrees), LEAST_SPREAD)
+    location = fmean(logarithms) - prior.decrease * math.log(count / (count - 1))
+    return location, spread * math.sqrt(1 + 1 / count), degrees
+
+
+def _logarithm(score: float) -> float:
+    return math.log(max(score, LOWEST_SCORE))
+
+
+def _warnings(threshold: float, false_alarm: float, abnormal: Sequence[float], count: int) -> list[str]:
+    """What the references do not support, in sentences."""
+    warnings = []
+    missed = sum(score < threshold for score in abnormal)
+    if missed:
+        warnings.append(
+            f"{missed} of {len(abnormal)} scores of abnormal references are below the threshold: expect to miss such "
+            "defects, or accept more false alarms"
+        )
+    supported = 1 / (count + 1)
+    if false_alarm < supported:
+        warnings.append(
+            f"{count} normal image(s) alone support a false-alarm rate of {supported:.3g} at best, {false_alarm:.3g} "
+            f"needs {math.ceil(1 / false_alarm) - 1}: the threshold also rests on the scores of other products"
+        )
+    return warnings

@@ -1,13 +1,17 @@
 """Calibration: references scored as if they were new, from the reference set alone."""
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from modeling_ideal import Calibration, IdealReferences, calibrate, encode_calibrated
 from modeling_ideal.augmentation import CHANGES, altered_copies, altered_masks
+from modeling_ideal.reference_scores import equal_pictures
 
-from .conftest import PATCH, random_images, random_masks
+from .conftest import PATCH, random_images, random_masks, tiny_model
 
 
 def parts(count, seed):
@@ -121,6 +125,52 @@ def test_saved_and_moved_with_the_references(model, pictures, tmp_path):
     assert references.to("meta").calibration == references.calibration
     model.encode_references(*pictures).save(tmp_path / "plain.safetensors")
     assert IdealReferences.load(tmp_path / "plain.safetensors").calibration is None
+
+
+def test_a_threshold_for_other_settings_needs_no_pictures(model, pictures, tmp_path):
+    references = encode_calibrated(model, *pictures, false_alarm=0.2)
+    references.save(tmp_path / "part.safetensors")
+    other = tiny_model(top_fraction=0.5)
+    for kept in (references, IdealReferences.load(tmp_path / "part.safetensors"), references.to("meta")):
+        assert kept.calibrated_for(0.1) == references.calibration
+        assert kept.calibrated_for(0.5) == calibrate(other, *pictures, false_alarm=0.2)
+        assert kept.calibrated_for(0.5) is kept.calibrated_for(0.5)
+    other.check_encoded(references)  # for the threshold alone
+    without = replace(references, scores=None)
+    assert without.calibrated_for(0.1) == references.calibration
+    with pytest.raises(ValueError, match=r"to find the threshold for top_fraction=0.5, got .* top_fraction=0.1 alone"):
+        without.calibrated_for(0.5)
+    assert model.encode_references(*pictures).calibrated_for(0.5) is None
+    for fraction in (0, 2, float("nan")):
+        with pytest.raises(ValueError, match=f"top_fraction: expected a number > 0, at most 1, got {fraction}"):
+            references.calibrated_for(fraction)
+
+
+def test_a_threshold_for_the_patches_that_count(model, pictures):
+    references = encode_calibrated(model, *pictures)
+    counted = torch.ones(8, 8, dtype=torch.bool)
+    assert references.calibrated_for(0.1, counted) == references.calibration
+    counted[:, :6] = False  # the defects too
+    calibration = references.calibrated_for(0.1, counted)
+    assert calibration.abnormal_scores == ()
+    for index, score in enumerate(calibration.normal_scores):
+        others = [other for other in range(4) if other != index]
+        maps = model(pictures[0][index : index + 1], pictures[0][others], *pictures[1:]).patch_scores
+        assert score == pytest.approx(maps[0, :, 6:].max().item(), abs=1e-5)
+    with pytest.raises(ValueError, match=r"references' size, \(8, 8\) patches, .* got \(4, 8\)"):
+        references.calibrated_for(0.1, counted[:4])
+    with pytest.raises(ValueError, match="expected some normal patch that is not ignored"):
+        references.calibrated_for(0.1, torch.zeros(8, 8, dtype=torch.bool))
+    with pytest.raises(ValueError, match="the patches that are not ignored, got"):
+        replace(references, scores=None).calibrated_for(0.1, counted)
+
+
+@pytest.mark.parametrize("kind", ["pixels", "bfloat16", "features", "arrays"])
+def test_equal_pictures_are_found_in_any_form(kind):
+    pictures = random_images(3)[[0, 1, 0, 2, 1]]
+    forms = {"pixels": pictures, "bfloat16": pictures.bfloat16(), "features": pictures.permute(0, 2, 3, 1)}
+    assert equal_pictures(forms.get(kind, pictures.numpy())) == [[0, 2], [1, 4], [3]]
+    assert equal_pictures([np.zeros((2, 3)), np.zeros((3, 2)), np.zeros(6)]) == [[0], [1], [2]]
 
 
 def test_a_training_model_is_calibrated_without_dropout_and_goes_on_training(model, pictures):

@@ -4,11 +4,12 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from modeling_ideal import Calibration
+from modeling_ideal.threshold import LOWEST_SCORE, ScorePrior
 
 NORMAL, ABNORMAL = (0.30, 0.32, 0.31, 0.33), (0.6, 0.7)
 REPEATABLE = settings(derandomize=True, deadline=None, database=None, max_examples=50)
@@ -16,20 +17,19 @@ scores = st.floats(0, 1)
 groups = st.tuples(st.lists(scores, min_size=1, max_size=8), st.lists(scores, max_size=4))
 
 
-def test_the_threshold_is_the_upper_limit_of_a_new_normal_score():
-    expected = np.mean(NORMAL) + stats.norm.isf(0.1) * np.std(NORMAL, ddof=1) * np.sqrt(1 + 1 / 4)
-    assert Calibration.from_scores(NORMAL, false_alarm=0.1).threshold == pytest.approx(expected)
-    assert Calibration.from_scores(NORMAL, ABNORMAL, false_alarm=0.1).threshold == pytest.approx(expected)
-
-
 @pytest.mark.parametrize("false_alarm", [0.05, 0.2])
-def test_many_references_keep_the_requested_rate(false_alarm):
-    random = np.random.default_rng(0)
-    alarms = [
-        (random.normal(0.3, 0.05, 500) > Calibration.from_scores(references, (), false_alarm).threshold).mean()
-        for references in random.normal(0.3, 0.05, (200, 50))
-    ]
-    assert np.mean(alarms) == pytest.approx(false_alarm, abs=0.01)
+@pytest.mark.parametrize("count", [2, 4, 8, 50])
+def test_products_like_the_prior_keep_the_requested_rate(count, false_alarm):
+    """Good parts of many products, whose spreads vary as the prior says: the level holds however few they are."""
+    prior = ScorePrior(spread=0.2, degrees=5, decrease=0)
+    random = np.random.default_rng(count)
+    alarms = []
+    for _ in range(2000):
+        spread = prior.spread * np.sqrt(prior.degrees / random.chisquare(prior.degrees))
+        scores = 0.1 * np.exp(random.normal(0, spread, count))
+        calibration = Calibration.from_scores(scores.clip(0, 1), (), false_alarm, prior=prior)
+        alarms.append(stats.norm.sf(np.log(calibration.threshold / 0.1) / spread))
+    assert np.mean(alarms) == pytest.approx(false_alarm, abs=0.02)
 
 
 @REPEATABLE
@@ -40,55 +40,70 @@ def test_a_stricter_wish_never_lowers_the_threshold(both, one, other):
 
 
 @REPEATABLE
-@given(groups, scores, scores)
-def test_probability_keeps_the_order_and_is_half_at_the_threshold(both, one, other):
-    calibration = Calibration.from_scores(*both)
+@given(groups, scores, scores, st.floats(0.01, 0.4))
+def test_confidence_keeps_the_order_and_meets_the_level_at_the_threshold(both, one, other, false_alarm):
+    calibration = Calibration.from_scores(*both, false_alarm)
     low, high = sorted((one, other))
-    assert 0 <= calibration.probability(low) <= calibration.probability(high) <= 1
-    assert calibration.probability(calibration.threshold) == 0.5
+    assume(LOWEST_SCORE < calibration.threshold < 1)  # the range in which scores differ
+    assert 0 <= calibration.confidence(low) <= calibration.confidence(high) <= 1
+    assert calibration.confidence(calibration.threshold) == pytest.approx(1 - false_alarm)
 
 
-def test_probability_at_the_means_of_the_groups():
-    calibration = Calibration.from_scores(NORMAL, ABNORMAL)
-    assert calibration.probability(np.mean(NORMAL)) == pytest.approx(0.05)
-    assert calibration.probability(np.mean(ABNORMAL)) == pytest.approx(0.95)
-    alone = Calibration.from_scores(NORMAL)
-    distance = alone.threshold - np.mean(NORMAL)
-    assert alone.probability(alone.threshold + distance) == pytest.approx(0.95)
+def test_confidence_is_the_share_of_good_parts_that_score_lower():
+    random = np.random.default_rng(0)
+    calibration = Calibration.from_scores(random.lognormal(-2, 0.3, 400))
+    new = random.lognormal(-2, 0.3, 2000)
+    for score in (0.1, 0.13, 0.2):
+        assert calibration.confidence(score) == pytest.approx(np.mean(new < score), abs=0.04)
+
+
+def test_the_distribution_is_a_posterior_of_the_spread():
+    """Against the formulas of a scaled inverse chi-squared prior (Gelman et al., Bayesian Data Analysis, 3.3)."""
+    prior = ScorePrior(spread=0.3, degrees=5, decrease=0.2)
+    logarithms = np.log(NORMAL)
+    squares = 5 * 0.3**2 + np.sum((logarithms - logarithms.mean()) ** 2)
+    scale = np.sqrt(squares / 8 * (1 + 1 / 4))
+    expected = np.exp(logarithms.mean() - 0.2 * np.log(4 / 3) + scale * stats.t.isf(0.1, 8))
+    assert Calibration.from_scores(NORMAL, (), 0.1, prior=prior).threshold == pytest.approx(expected)
+    assert Calibration.from_scores(NORMAL, ABNORMAL, 0.1, prior=prior).threshold == pytest.approx(expected)
+
+
+def test_copies_of_one_reference_tell_no_spread():
+    prior = ScorePrior(copy_shift=0.4, copy_spread=0.3, degrees=6)
+    copies = Calibration.from_scores(NORMAL, (), 0.1, num_normal=1, prior=prior)
+    expected = np.exp(np.mean(np.log(NORMAL)) + 0.4 + 0.3 * stats.t.isf(0.1, 6))
+    assert copies.threshold == pytest.approx(expected)
+    assert Calibration.from_scores(NORMAL[:1], (), 0.1, prior=prior).degrees == 6
 
 
 def test_what_so_many_references_support_is_stated():
     few = Calibration.from_scores(NORMAL, false_alarm=0.05)
     assert few.supported_false_alarm == pytest.approx(1 / 5)
-    assert "4 normal image(s) support a false-alarm rate of 0.2 at best, 0.05 needs 19" in few.warning
-    enough = Calibration.from_scores(NORMAL * 5, ABNORMAL, false_alarm=0.05)
-    assert enough.warning is None
-    assert not enough.overlap
-    copies = Calibration.from_scores(NORMAL, false_alarm=0.4, num_normal=1)
-    assert copies.supported_false_alarm == 0.5
-    spread = stats.norm.isf(0.4) * np.std(NORMAL, ddof=1)
-    assert copies.threshold == pytest.approx(np.mean(NORMAL) + 4 * spread * np.sqrt(2))
+    assert "4 normal image(s) alone support a false-alarm rate of 0.2 at best, 0.05 needs 19" in few.warning
+    assert Calibration.from_scores(NORMAL * 5, ABNORMAL, false_alarm=0.05).warning is None
+    assert Calibration.from_scores(NORMAL, false_alarm=0.4, num_normal=1).supported_false_alarm == 0.5
 
 
-def test_groups_that_overlap_bring_a_warning_and_the_middle():
-    overlap = Calibration.from_scores(NORMAL * 5, [0.325])
-    assert overlap.threshold == pytest.approx((0.315 + 0.325) / 2)
-    assert "normal and abnormal references overlap" in overlap.warning
-    assert overlap.overlap
-    partly = Calibration.from_scores(NORMAL * 5, [0.32, 0.9])
-    assert partly.threshold == Calibration.from_scores(NORMAL * 5).threshold
-    assert "1 of 2 scores of abnormal references are below the threshold" in partly.warning
-    hopeless = Calibration.from_scores(NORMAL * 5, [0.2])
-    assert hopeless.threshold == Calibration.from_scores(NORMAL * 5).threshold
-    assert "score no higher than the normal ones" in hopeless.warning
+def test_known_defects_below_the_threshold_bring_a_warning_and_nothing_else():
+    alone = Calibration.from_scores(NORMAL * 5)
+    missing = Calibration.from_scores(NORMAL * 5, [0.32, 0.9])
+    assert missing.threshold == alone.threshold
+    assert "1 of 2 scores of abnormal references are below the threshold" in missing.warning
+    at_the_threshold = Calibration.from_scores(NORMAL * 5, [alone.threshold])
+    assert at_the_threshold.warning is None
 
 
 def test_equal_references_do_not_make_every_difference_an_anomaly():
     assert Calibration.from_scores([0.3, 0.3, 0.3]).threshold > 0.305
+    assert Calibration.from_scores([0.0, 0.0, 0.0]).threshold > 0.001
+    assert Calibration.from_scores([0.0, 0.0], false_alarm=0.4).threshold == LOWEST_SCORE
+    assert Calibration.from_scores([0.9, 1.0, 0.8], false_alarm=0.001).threshold == 1
+    sure = ScorePrior(spread=1e-6, degrees=1000, decrease=0)
+    assert Calibration.from_scores([0.3, 0.3, 0.3], prior=sure).threshold > 0.305
 
 
 def test_json_keeps_everything():
-    calibration = Calibration.from_scores(NORMAL, ABNORMAL)
+    calibration = Calibration.from_scores(NORMAL, ABNORMAL, prior=ScorePrior(spread=0.3))
     assert Calibration.from_dict(json.loads(json.dumps(calibration.to_dict()))) == calibration
 
 
@@ -104,6 +119,19 @@ def test_json_keeps_everything():
 def test_bad_input_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         Calibration.from_scores(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"spread": 0}, "score_prior.spread: expected a number > 0, got 0"),
+        ({"degrees": float("nan")}, "score_prior.degrees: expected a finite number, got nan"),
+        ({"copy_shift": "0.5"}, "score_prior.copy_shift: expected a finite number, got '0.5'"),
+    ],
+)
+def test_a_bad_prior_is_refused(values, message):
+    with pytest.raises(ValueError, match=message):
+        ScorePrior(**values)
 
 
 def test_a_foreign_dictionary_is_refused():

@@ -1,0 +1,1 @@
+"""How good calibrated thresholds are: the false-alarm level wished for and the one reached, and what is missed."""

@@ -1,0 +1,122 @@
+"""Scores of references as if they were new, kept so that a threshold can be found again without the pictures."""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .input_checks import check_number
+from .scoring import image_scores
+from .threshold import DEFAULT_PRIOR, Calibration, ScorePrior
+
+
+@dataclass(frozen=True)
+class ReferenceScores:
+    """Patch scores of a reference set, each picture scored as if it were new; always on the CPU.
+
+    A picture is h x w patches, or T tiles (T, h, w), whose highest score is its own. A picture with fewer tiles than
+    others has some of them twice.
+
+    Args:
+        normal: (n, h, w) of normal references, or of altered copies of a single one; n is 0 if there are none, and the
+            patches of the abnormal references outside their marks are taken as normal.
+        abnormal: (m, h', w') of abnormal references, or of altered copies of a single one; m may be 0.
+        marked: (m, h', w') bool, their defects; None if the defects were not marked by the user.
+        num_normal: number of different pictures that the normal scores come from.
+    """
+
+    normal: Tensor
+    abnormal: Tensor
+    marked: Tensor | None
+    num_normal: int
+
+    def calibrate(
+        self,
+        top_fraction: float,
+        false_alarm: float,
+        prior: ScorePrior = DEFAULT_PRIOR,
+        counted: Tensor | None = None,
+    ) -> Calibration:
+        """Find the threshold for image scores that are made in a certain way.
+
+        Args:
+            top_fraction: share of the highest patch scores whose mean is the image score.
+            false_alarm: the requested false-alarm rate.
+            prior: what is known of the scores of other products.
+            counted: (h, w) or (T, h, w) bool, the patches that affect the image score; None for all.
+        """
+        check_number("top_fraction", top_fraction, "> 0, at most 1", lambda value: 0 < value <= 1)
+        groups = (self.normal,) if self.tiled else (self.normal, self.abnormal)
+        shapes = {tuple(group.shape[1:]) for group in groups if len(group)}
+        if counted is not None and shapes != {tuple(counted.shape)}:
+            raise ValueError(
+                f"expected an image of the references' size, {' and '.join(map(str, sorted(shapes)))} patches, to "
+                f"calibrate the patches that are not ignored, got {tuple(counted.shape)}"
+            )
+        normal = [_picture_score(tiles, top_fraction) for tiles in self._normal_patches(counted) if tiles]
+        if not normal:
+            raise ValueError("expected some normal patch that is not ignored, to calibrate, got none")
+        count = min(self.num_normal, len(normal))  # pictures that are ignored altogether do not count
+        abnormal = list(self._abnormal_scores(top_fraction, counted))
+        return Calibration.from_scores(normal, abnormal, false_alarm, count, prior)
+
+    @property
+    def tiled(self) -> bool:
+        """Whether pictures are in tiles."""
+        return self.normal.ndim == 4
+
+    def _normal_patches(self, counted: Tensor | None) -> Iterator[list[Tensor]]:
+        """Scores of the normal patches that count, (p,) for each tile of each picture."""
+        if len(self.normal):
+            yield from (_tiles(scores, _counted(scores, counted)) for scores in self.normal)
+        elif self.marked is not None:
+            for scores, mark in zip(self.abnormal, self.marked, strict=True):
+                yield _tiles(scores, _counted(scores, counted) & ~mark)
+
+    def _abnormal_scores(self, top_fraction: float, counted: Tensor | None) -> Iterator[float]:
+        """Image scores of the abnormal references, at most what the patches of a marked defect alone would give.
+
+        There is none for a defect that is ignored, or that an altered copy has moved out of the image. In tiles there
+        is none if anything is ignored, because only the tiles with a defect are kept, without their places.
+        """
+        if self.tiled and counted is not None:
+            return
+        for index, scores in enumerate(self.abnormal):
+            here = _counted(scores, counted)
+            patches = _tiles(scores, here)
+            if self.marked is None:
+                yield _picture_score(patches, top_fraction)
+            elif defects := _tiles(scores, here & self.marked[index]):
+                counts = max(1, int(len(patches[0]) * top_fraction))
+                found = max(part.topk(min(counts, len(part))).values.mean().item() for part in defects)
+                yield min(_picture_score(patches, top_fraction), found)
+
+
+def equal_pictures(pictures: Iterable[Tensor | np.ndarray]) -> list[list[int]]:
+    """Group the indices of equal pictures, given as pixels or features: one is not new if another is a reference."""
+    groups: dict[tuple, list[int]] = {}
+    for index, picture in enumerate(pictures):
+        if isinstance(picture, Tensor):  # as bytes, since NumPy does not know all types
+            picture = picture.detach().cpu().contiguous().view(torch.uint8).numpy()
+        content = np.ascontiguousarray(picture)
+        groups.setdefault((content.shape, hashlib.sha256(content.data).digest()), []).append(index)
+    return list(groups.values())
+
+
+def _counted(scores: Tensor, counted: Tensor | None) -> Tensor:
+    """The patches (h, w) that count, bool."""
+    return torch.ones_like(scores, dtype=torch.bool) if counted is None else counted.to(scores.device)
+
+
+def _tiles(scores: Tensor, counted: Tensor) -> list[Tensor]:
+    """Scores (p,) of the patches that count in each tile of a picture (h, w) or (T, h, w), if there are any."""
+    parts = zip(scores.view(-1, *scores.shape[-2:]), counted.view(-1, *scores.shape[-2:]), strict=True)
+    return [tile[here] for tile, here in parts if here.any()]
+
+
+def _picture_score(tiles: Iterable[Tensor], top_fraction: float) -> float:
+    """Image score of the patch scores (p,) of each tile of a picture: that of the highest tile."""
+    return max(image_scores(scores[None], top_fraction).item() for scores in tiles)
