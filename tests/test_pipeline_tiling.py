@@ -37,7 +37,7 @@ def test_tiles_from_references_to_results(pipe, tmp_path, tiling):
     assert pipe(images[1], return_overlay=True)["overlay"].size == (40, 70)
 
 
-def test_two_normal_pictures_give_a_threshold_for_tiles(pipe, tmp_path):
+def test_references_in_tiles_give_a_threshold(pipe, tmp_path):
     given = {**GIVEN, "normal": [GIVEN["normal"], photograph(5, LARGE)]}
     detector = TiledDetector(pipe.model, pipe.image_processor)
     expected = detector.calibrate(given["normal"], given["abnormal"], given["masks"], false_alarm=0.05)
@@ -51,11 +51,37 @@ def test_two_normal_pictures_give_a_threshold_for_tiles(pipe, tmp_path):
     assert pipe.set_references(**given, tiling=True, false_alarm=0.2).calibration.false_alarm == 0.2
 
 
-def test_what_tiles_cannot_do_is_refused(pipe):
-    with pytest.raises(ValueError, match=r"tiling: expected no types with it, got \['dent'\]"):
-        pipe.set_references(**GIVEN, types=["dent"], tiling=True)
-    with pytest.raises(ValueError, match="expected at least two normal images to calibrate tiles, got 1"):
-        pipe.set_references(**GIVEN, false_alarm=0.1, tiling=True)
-    pipe.set_references(**GIVEN, tiling=True)
-    with pytest.raises(ValueError, match="references in tiles: expected neither ignore_mask nor top_fraction"):
-        pipe(photograph(3, LARGE), top_fraction=0.1)
+def test_types_ignored_regions_and_top_fraction_in_tiles(pipe):
+    marks = [(40, 30, 52, 44), (80, 60, 100, 80)]
+    given = {"normal": [photograph(1, LARGE), photograph(5, LARGE)], "abnormal": [photograph(2, LARGE)] * 2}
+    references = pipe.set_references(**given, masks=marks, types=["dent", "stain"], tiling=True)
+    detector = TiledDetector(pipe.model, pipe.image_processor)
+    picture, ignored = photograph(2, LARGE), [(0, 0, 60, 90)]
+    result = pipe(picture, threshold=0, ignore_mask=ignored, smoothing=2.0)
+    found = detector.detect(picture, references, 2.0, ignore_mask=ignored)
+    assert result["score"] == pytest.approx(found.score)
+    np.testing.assert_allclose(result["anomaly_map"], found.anomaly_map.numpy(), atol=1e-6)
+    assert (result["anomaly_map"][:, :60] == 0).all()
+    assert result["type"] in ("dent", "stain", "unknown")
+    assert pipe(picture, threshold=1)["type"] is None
+
+    few, many = (pipe(picture, top_fraction=share) for share in (0.05, 0.5))
+    assert many["score"] == pytest.approx(detector.detect(picture, references, top_fraction=0.5).score)
+    assert many["threshold"] == references.calibrated_for(0.5).threshold < few["threshold"]
+    assert pipe(picture, ignore_mask=ignored)["threshold"] > 0  # from the same part of the references
+    with pytest.raises(ValueError, match="expected an image of the references' size"):
+        pipe(photograph(3, (70, 40)), ignore_mask=(0, 0, 9, 9))
+
+
+def test_a_picture_of_one_tile_has_the_same_result_as_without_tiles(pipe):
+    size = (8 * PATCH, 10 * PATCH)
+    given = {"normal": [photograph(seed, size) for seed in range(6)], "abnormal": [photograph(7, size)]}
+    given |= {"masks": [(10, 10, 20, 20)], "types": ["dent"]}
+    for asked in ({}, {"top_fraction": 0.3}, {"ignore_mask": [(0, 0, 8, 8)]}):
+        tiled, whole = (
+            pipe(photograph(8, size), **given, **asked, tiling=tiling, return_mask=True) for tiling in (True, None)
+        )
+        for name in ("score", "threshold", "confidence"):
+            assert tiled[name] == pytest.approx(whole[name], abs=1e-5)
+        assert (tiled["label"], tiled["type"]) == (whole["label"], whole["type"])
+        np.testing.assert_allclose(tiled["anomaly_map"], whole["anomaly_map"], atol=1e-5)

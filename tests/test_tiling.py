@@ -1,90 +1,25 @@
-"""Tiles: they cover everything, leave no seams, and find what a resized picture loses."""
+"""Detection in tiles: like the model on one tile, and it finds what a resized picture loses."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from PIL import Image
 from transformers import AutoConfig
 
-from modeling_ideal import IdealConfig, IdealImageProcessor, IdealModel, IdealReferences
-from modeling_ideal.tile_grid import TileGrid, tile_starts
-from modeling_ideal.tiling import DEFECT_TILES, TiledDetector, representative_patches
+from modeling_ideal import IdealConfig, IdealImageProcessor, IdealModel, IdealReferences, tile_encoder
+from modeling_ideal.tile_references import DEFECT_TILES
+from modeling_ideal.tiling import TiledDetector
 
 from .conftest import PATCH, tiny_model
+from .pictures import texture, with_defect
 
 TILE = 8 * PATCH
-REPEATABLE = settings(derandomize=True, deadline=None, database=None, max_examples=50)
-sides = st.integers(1, 200)
-tiles = st.integers(2, 60)
-overlaps = st.floats(0, 0.75)
 
 
 @pytest.fixture
 def detector(model):
     return TiledDetector(model, IdealImageProcessor(size=TILE, patch_size=PATCH))
-
-
-def texture(height, width, seed):
-    """A woven cloth with uneven dye and some noise, (height, width, 3) uint8."""
-    random = np.random.default_rng(seed)
-    rows, columns = (np.arange(side, dtype=np.float32) + random.integers(100) for side in (height, width))
-    weave = np.sin(rows * 2 * np.pi / 11)[:, None] * np.sin(columns * 2 * np.pi / 9)
-    dye = random.integers(0, 40, (height // 60 + 2, width // 60 + 2), dtype=np.uint8)
-    grey = np.asarray(Image.fromarray(dye).resize((width, height), Image.Resampling.BICUBIC), np.float32)
-    grey += 110 + 40 * weave + random.integers(-8, 9, (height, width), dtype=np.int8)
-    return np.repeat(grey.clip(0, 255).astype(np.uint8)[..., None], 3, 2)
-
-
-def with_defect(picture, top, left, side):
-    """The picture with a dark square, and its mask."""
-    spoilt, mask = picture.copy(), np.zeros(picture.shape[:2], bool)
-    mask[top : top + side, left : left + side] = True
-    spoilt[mask] //= 4
-    return spoilt, mask
-
-
-@REPEATABLE
-@given(sides, tiles, overlaps)
-def test_tiles_cover_a_side_and_overlap_enough(side, tile, overlap):
-    starts = tile_starts(side, tile, overlap)
-    assert starts[0] == 0
-    assert starts[-1] + tile == max(side, tile)
-    steps = np.diff(starts)
-    assert (steps > 0).all()
-    assert (steps <= max(1, tile * (1 - overlap)) + 1).all()  # + 1: a start is a whole pixel
-
-
-@REPEATABLE
-@given(st.tuples(sides, sides), st.tuples(tiles, tiles), overlaps)
-def test_the_weights_add_up_to_one_at_every_pixel(size, tile, overlap):
-    grid = TileGrid(size, tile, overlap)
-    merged = np.zeros(size, np.float32)
-    for index in range(len(grid)):
-        grid.add(merged, index, np.ones(tile, np.float32))
-    np.testing.assert_allclose(merged, 1, atol=1e-5)
-
-
-def test_cut_tiles_are_put_back_where_they_were():
-    picture = np.random.default_rng(0).random((70, 45)).astype(np.float32)
-    grid = TileGrid(picture.shape, (32, 32), 0.25)
-    merged = np.zeros_like(picture)
-    for index, tile in enumerate(grid.cut(picture)):
-        grid.add(merged, index, tile)
-    np.testing.assert_allclose(merged, picture, atol=1e-6)
-
-
-def test_the_merged_map_has_no_seams():
-    """Tiles that differ by a constant blend into each other: no step is larger than the windows' own slope."""
-    grid = TileGrid((32, 200), (32, 32), 0.5)
-    merged = np.zeros(grid.size, np.float32)
-    for index in range(len(grid)):
-        grid.add(merged, index, np.full(grid.tile, index % 2, np.float32))
-    assert np.abs(np.diff(merged, axis=1)).max() < 0.12
-    assert merged.max() > 0.9
 
 
 def test_a_plain_picture_has_a_plain_map(detector):
@@ -164,27 +99,49 @@ def test_abnormal_references_with_masks_without_and_alone(detector):
         assert detector.detect(abnormal, references).anomaly_map.shape == (100, 100)
 
 
-def test_calibrated_by_scoring_each_reference_against_the_others(detector):
-    normal = [texture(40, 40, seed) for seed in range(3)]
-    (first, one), (second, other) = (with_defect(texture(40, 40, seed), 12, 12, 10) for seed in (3, 4))
-    calibration = detector.calibrate(normal, [first, second], [one, other], false_alarm=0.3)
-    references = detector.encode_references(normal[1:], [first, second], [one, other])
-    assert calibration.normal_scores[0] == detector.detect(normal[0], references).score
-    references = detector.encode_references(normal, [second], [other])
-    assert calibration.abnormal_scores[0] == detector.detect(first, references).score
-    assert (len(calibration.normal_scores), len(calibration.abnormal_scores)) == (3, 2)
-    assert detector.calibrate(normal[:2], [first], [one]).abnormal_scores == ()
-    with pytest.raises(ValueError, match="expected at least two normal images to calibrate tiles, got 1"):
-        detector.calibrate(normal[:1])
+def test_ignored_patches_affect_nothing(detector):
+    references = detector.encode_references([texture(100, 100, 0)])
+    picture, mask = texture(70, 100, 1), np.zeros((70, 100), bool)
+    whole = detector.detect(picture, references)
+    row, column = divmod(int(whole.anomaly_map.argmax()), 100)
+    mask[max(0, row - 16) : row + 16, max(0, column - 16) : column + 16] = True
+    found = detector.detect(picture, references, ignore_mask=mask)
+    assert found.score < whole.score
+    assert (found.anomaly_map[mask] == 0).all()
+    assert found.anomaly_map[~mask].min() > 0
+    nothing = detector.detect(picture, references, ignore_mask=np.zeros((70, 100)))
+    assert nothing.score == whole.score
+    torch.testing.assert_close(nothing.anomaly_map, whole.anomaly_map)
+    with pytest.raises(ValueError, match="image, ignore_mask: expected some patch outside it, got none of"):
+        detector.detect(picture, references, ignore_mask=np.ones((70, 100)))
 
 
-def test_representative_patches_keep_the_rare_one():
-    common = torch.randn(1, 16) + 0.01 * torch.randn(60, 16)
-    rare = torch.randn(1, 16)
-    kept = representative_patches(torch.cat([common, rare]), [common[:5]], 3)
-    assert len(kept) == 3
-    assert torch.equal(kept[0], rare[0])
-    assert representative_patches(common, [], 100) is common
+def test_the_score_is_the_mean_of_the_highest_patches_of_a_tile(detector):
+    references = detector.encode_references([texture(100, 100, 0)])
+    picture = texture(70, 100, 1)
+    scores = {
+        fraction: detector.detect(picture, references, top_fraction=fraction).score for fraction in (0.01, 0.1, 1)
+    }
+    assert scores[0.01] > scores[0.1] > scores[1]
+    assert scores[0.1] == detector.detect(picture, references).score  # the model's own
+    assert len(detector.detect(picture, references, top_fraction=1).patches) == (TILE // PATCH) ** 2
+
+
+def test_a_score_that_is_no_number_is_refused(detector):
+    references = detector.encode_references([texture(70, 70, 0)])
+    references.normal_features[0][:] = torch.nan
+    with pytest.raises(ValueError, match=r"finite|NaN"):
+        detector.detect(texture(70, 70, 1), replace(references))
+
+
+def test_progress_is_shown_by_tile_if_there_are_many(detector, monkeypatch, capsys):
+    references = detector.encode_references([texture(70, 90, 0)], false_alarm=0.05)
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(tile_encoder, "MANY_TILES", 2)
+    monkeypatch.setattr(tile_encoder, "SECONDS", 0)
+    detector.detect(texture(70, 90, 1), references)
+    assert "image:" in (shown := capsys.readouterr().err)
+    assert "tile" in shown
 
 
 @pytest.mark.parametrize(
@@ -202,6 +159,18 @@ def test_representative_patches_keep_the_rare_one():
 def test_bad_references_are_refused(detector, arguments, message):
     with pytest.raises(ValueError, match=message):
         detector.encode_references(**arguments)
+
+
+def test_bad_numbers_are_refused_before_anything_is_encoded(detector, monkeypatch):
+    references = detector.encode_references([texture(40, 40, 0)])
+    monkeypatch.setattr(detector.model, "extract_features", None)
+    for numbers in ({"false_alarm": 0.7}, {"false_alarm": 0}, {"false_alarm": float("nan")}):
+        with pytest.raises(ValueError, match=r"false_alarm: expected a number above 0, below 0\.5, got"):
+            detector.encode_references([texture(40, 40, 0)], **numbers)
+    with pytest.raises(ValueError, match="smoothing: expected a number >= 0, got -1"):
+        detector.detect(texture(40, 40, 1), references, smoothing=-1)
+    with pytest.raises(ValueError, match="top_fraction: expected a number > 0, at most 1, got 0"):
+        detector.detect(texture(40, 40, 1), references, top_fraction=0)
 
 
 def test_bad_settings_are_refused(model):
