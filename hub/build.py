@@ -11,9 +11,23 @@ import torch
 
 from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealModel, __version__
 from modeling_ideal.saving import shipped_files
+from modeling_ideal.writing.places import check_folder
 
-from .card import render_card
-from .files import CARD, ENDPOINT, HUB, MODEL_CARD, ONNX, RECORD, check_imports, digests, source_commit
+from .card import check_figures, render_card
+from .files import (
+    CARD,
+    DIRTY,
+    ENDPOINT,
+    HUB,
+    MODEL_CARD,
+    ONNX,
+    RECORD,
+    REFERENCES,
+    check_imports,
+    digests,
+    read_record,
+    source_commit,
+)
 from .verify import verify
 
 DTYPES = {"float16": torch.float16, "float32": torch.float32}
@@ -32,7 +46,9 @@ def run(arguments: argparse.Namespace) -> str:
         overwrite=arguments.overwrite,
     )
     size = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
-    return f"{out}: {size / 1e6:.1f} MB, loads without this package and scores as the source does"
+    said = f"{out}: {size / 1e6:.1f} MB, loads without this package and scores as the source does"
+    dirty = read_record(out)["commit"].endswith(DIRTY)
+    return f"{said}; built from uncommitted changes, so `ideal push` will refuse it" if dirty else said
 
 
 def build(
@@ -56,15 +72,23 @@ def build(
         card: template of the model card, to which the measured results are added.
         results: `results.json` files of `ideal evaluate`.
         cost: output of `ideal cost --json`.
-        overwrite: whether to replace the contents of `out`.
+        overwrite: whether to replace an earlier build in `out`; `references/` in it is kept. A folder with anything
+            else in it is refused.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype: expected one of {sorted(DTYPES)}, got {dtype!r}")
-    if out.exists() and not overwrite and (not out.is_dir() or any(out.iterdir())):
-        raise ValueError(f"{out}: expected a new or empty folder, got one with files; --overwrite replaces it")
+    check_folder(out, "--out")
+    if out.exists() and any(out.iterdir()):
+        if not overwrite:
+            raise ValueError(
+                f"{out}: expected a new or empty folder, got one with files; --overwrite replaces a build"
+            )
+        read_record(out)  # nothing is replaced but what a build wrote
     check_imports(shipped_files())
     model, processor = _load(model_folder)
+    measured = {model.fingerprint}
     _round(model, DTYPES[dtype])
+    measured.add(model.fingerprint)
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name:
         made = Path(name, "repository")
@@ -75,14 +99,28 @@ def build(
             from modeling_ideal.export.onnx import export_backbone
 
             export_backbone(model, made / ONNX)
+        check_figures(results or [], cost, measured, sum(weight.numel() for weight in model.parameters()))
         (made / CARD).write_text(render_card(card.read_text(), results or [], cost))
         verify(made, model, processor)
         record = {"version": __version__, "commit": source_commit(), "dtype": dtype, "sha256": digests(made)}
         (made / RECORD).write_text(json.dumps(record, indent=2) + "\n")
-        if out.exists():
-            os.rename(out, Path(name, "before"))  # deleted with the temporary folder
-        os.rename(made, out)
+        _replace(out, made, Path(name, "before"))
     return out
+
+
+def _replace(out: Path, made: Path, before: Path) -> None:
+    """Put a folder in the place of an earlier build, which is moved to `before`, except for its references."""
+    if not out.exists():
+        os.rename(made, out)
+        return
+    if (out / REFERENCES).is_dir():
+        shutil.copytree(out / REFERENCES, made / REFERENCES)
+    os.rename(out, before)
+    try:
+        os.rename(made, out)
+    except OSError:
+        os.rename(before, out)
+        raise
 
 
 def _load(folder: Path) -> tuple[IdealModel, IdealImageProcessor]:

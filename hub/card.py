@@ -1,6 +1,7 @@
 """The model card: adds measured results to a template, and checks the metadata."""
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard
@@ -31,6 +32,28 @@ def render_card(template: str, results: list[Path], cost: Path | None) -> str:
     text = text.replace(COST, cost_table(json.loads(cost.read_text())) if cost else NOT_MEASURED)
     check_card(text)
     return text
+
+
+def check_figures(results: list[Path], cost: Path | None, models: Collection[str], parameters: int) -> None:
+    """Raise ValueError if measured figures belong to another model.
+
+    Args:
+        results: `results.json` files of `ideal evaluate`; those of training-free methods alone belong to any model.
+        cost: output of `ideal cost --json`, which may measure further models for comparison.
+        models: fingerprints of the model, as it was trained and as its weights are rounded.
+        parameters: its number of weights.
+    """
+    for path in results:
+        model = read_results(path)["model"]
+        if model is not None and model not in models:
+            raise ValueError(
+                f"{path}: expected the results of this model ({' or '.join(name[:12] for name in sorted(models))}), "
+                f"got those of {model[:12]}; run `ideal evaluate` again"
+            )
+    if cost is not None:
+        counts = {name: model["parameters"] for name, model in json.loads(cost.read_text())["models"].items()}
+        if parameters not in counts.values():
+            raise ValueError(f"{cost}: expected the cost of this model, of {parameters} parameters, got {counts}")
 
 
 def evaluation_results(contents: list[dict]) -> list[EvalResult]:

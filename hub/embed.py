@@ -6,15 +6,17 @@ The code is in the package that contains the folder, so it is neither copied nor
 """
 
 import json
+import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import modeling_ideal
 from modeling_ideal.configuration_ideal import REMOTE_CODE
 from modeling_ideal.writing.files import write_json
 
-from .files import CARD, WEIGHTS
+from .files import CARD, WEIGHTS, read_record
 
 CONFIGURATIONS = ("config.json", "preprocessor_config.json")
 
@@ -24,16 +26,20 @@ def embed(built: Path, out: Path) -> None:
     missing = [name for name in (*CONFIGURATIONS, WEIGHTS, CARD) if not (built / name).is_file()]
     if missing:
         raise ValueError(f"{built}: expected a folder made by `ideal build`, got one without {missing}")
-    new = out.with_name(f".{out.name}.new")
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(parents=True)
-    for name in (WEIGHTS, CARD):
-        shutil.copyfile(built / name, new / name)
-    for name in CONFIGURATIONS:
-        values = json.loads((built / name).read_text())
-        write_json(new / name, {key: value for key, value in values.items() if key not in REMOTE_CODE})
-    shutil.rmtree(out, ignore_errors=True)
-    new.rename(out)
+    read_record(built)  # nothing was changed since
+    if others := sorted({path.name for path in out.glob("*")} - {*CONFIGURATIONS, WEIGHTS, CARD}):
+        raise ValueError(f"{out}: expected an embedded model to replace, got a folder with {others}")
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as name:
+        new, before = Path(name, "new"), Path(name, "before")
+        new.mkdir()
+        for file in (WEIGHTS, CARD):
+            shutil.copyfile(built / file, new / file)
+        for file in CONFIGURATIONS:
+            values = json.loads((built / file).read_text())
+            write_json(new / file, {key: value for key, value in values.items() if key not in REMOTE_CODE})
+        if out.exists():
+            os.rename(out, before)
+        os.rename(new, out)
 
 
 if __name__ == "__main__":

@@ -2,10 +2,12 @@
 
 import ast
 import hashlib
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from transformers.dynamic_module_utils import get_imports
 
@@ -16,8 +18,11 @@ ROOT = HUB.parent  # the root of the clone, or the data folder of an installed p
 MODEL_CARD = ROOT / "model_card.md"
 
 WEIGHTS, ONNX, CARD, RECORD = "model.safetensors", "backbone.onnx", "README.md", "build.json"
-ENDPOINT = ("handler.py", "requirements.txt")  # copied from hub/
+HANDLER = ("handler.py", "handler_fetch.py", "handler_pictures.py", "handler_requests.py")
+ENDPOINT = (*HANDLER, "requirements.txt")  # copied from hub/
 REQUIRED = {"config.json", "preprocessor_config.json", WEIGHTS, CARD, RECORD, *ENDPOINT}
+DIRTY = "-dirty"  # at the end of a commit with uncommitted changes
+REFERENCES = "references/"  # encoded reference sets for the endpoint may be added after the build
 LIBRARIES = {"PIL", "numpy", "onnxruntime", "safetensors", "torch", "transformers"}
 
 
@@ -41,8 +46,12 @@ def source_commit() -> str:
     """The commit of a clone, `<commit>-dirty` with uncommitted changes, or the version of an installed package."""
     if not (ROOT / ".git").exists():
         return __version__
-    commit = _git("rev-parse", "HEAD")
-    return f"{commit}-dirty" if _git("status", "--porcelain") else commit
+    try:
+        commit = _git("rev-parse", "HEAD")
+        return f"{commit}{DIRTY}" if _git("status", "--porcelain") else commit
+    except (OSError, subprocess.CalledProcessError) as error:
+        reason = getattr(error, "stderr", None) or error
+        raise ValueError(f"expected git to name the commit of this clone, got: {str(reason).strip()}") from error
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -52,6 +61,17 @@ def digests(folder: Path) -> dict[str, str]:
         for path in sorted(folder.rglob("*"))
         if path.is_file() and path.relative_to(folder).as_posix() != RECORD
     }
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """The record of a build; ValueError unless the folder holds exactly what was built, and references."""
+    if not (folder / RECORD).is_file():
+        raise ValueError(f"{folder}: expected a folder made by `ideal build`, got one without {RECORD}")
+    record = json.loads((folder / RECORD).read_text())
+    built = {path: digest for path, digest in digests(folder).items() if not path.startswith(REFERENCES)}
+    if differing := sorted({path for path, _ in built.items() ^ record["sha256"].items()}):
+        raise ValueError(f"{folder}: expected the files as they were built, got others: {differing}")
+    return record
 
 
 def _git(*arguments: str) -> str:

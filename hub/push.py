@@ -1,6 +1,8 @@
 """`ideal push`: check a built folder and publish it as one pull request or one commit."""
 
 import argparse
+import glob
+import hashlib
 import json
 from pathlib import Path
 
@@ -8,14 +10,12 @@ import torch
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
-from modeling_ideal import IdealImageProcessor, IdealModel
+from modeling_ideal import IdealImageProcessor, IdealModel, IdealReferences
 from modeling_ideal.saving import shipped_files
 
 from .card import check_card
-from .files import CARD, RECORD, REQUIRED, digests, source_commit
+from .files import CARD, DIRTY, ENDPOINT, HUB, RECORD, REFERENCES, REQUIRED, digests, read_record, source_commit
 from .verify import verify
-
-REFERENCES = "references/"  # encoded reference sets for the endpoint may be added after the build
 
 
 def run(arguments: argparse.Namespace) -> str:
@@ -33,25 +33,34 @@ def run(arguments: argparse.Namespace) -> str:
 
 def check_folder(folder: Path) -> None:
     """Raise ValueError unless a folder was built by `ideal build` from this version of the source, and loads."""
-    if not (folder / RECORD).is_file():
-        raise ValueError(f"{folder}: expected a folder made by `ideal build`, got one without {RECORD}")
-    record = json.loads((folder / RECORD).read_text())
+    record = read_record(folder)
     found = digests(folder)
-    built = {path: digest for path, digest in found.items() if not path.startswith(REFERENCES)}
-    differing = sorted(path for path, _ in built.items() ^ record["sha256"].items())
-    if differing:
-        raise ValueError(f"{folder}: expected the files as they were built, got others: {sorted(set(differing))}")
     needed = REQUIRED | {path.name for path in shipped_files()}
-    if missing := sorted(needed - {*built, RECORD}):
+    if missing := sorted(needed - {*found, RECORD}):
         raise ValueError(f"{folder}: expected all files of a repository, got none of {missing}")
     commit = source_commit()
-    if commit.endswith("-dirty"):
+    if commit.endswith(DIRTY):
         raise ValueError("expected a clean git tree, got uncommitted changes (see `git status`)")
     if record["commit"] != commit:
         raise ValueError(f"{folder}: expected a build of this version ({commit}), got one of {record['commit']}")
+    sources = [*shipped_files(), *(HUB / name for name in ENDPOINT)]
+    if stale := [path.name for path in sources if found[path.name] != hashlib.sha256(path.read_bytes()).hexdigest()]:
+        raise ValueError(f"{folder}: expected the code of this version, got other code in {stale}; build it again")
     check_card((folder / CARD).read_text())
     model = IdealModel.from_pretrained(folder, dtype=torch.float32)
+    _check_references(folder, [path for path in found if path.startswith(REFERENCES)], model)
     verify(folder, model, IdealImageProcessor.from_pretrained(folder))
+
+
+def _check_references(folder: Path, paths: list[str], model: IdealModel) -> None:
+    """Check that what was added to a build are references of its model and nothing else."""
+    for path in paths:
+        if not path.endswith(".safetensors"):
+            raise ValueError(f"{folder}: expected .safetensors files in {REFERENCES}, got {path}")
+        try:
+            model.check_encoded(IdealReferences.load(folder / path))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
 
 
 def describe(folder: Path, repo: str, commit: bool, tag: str | None, private: bool) -> str:
@@ -61,7 +70,7 @@ def describe(folder: Path, repo: str, commit: bool, tag: str | None, private: bo
         [
             f"create {repo}, if it does not exist{' (private)' if private else ''}",
             *(f"  upload {path} ({size:,} bytes)" for path, size in sorted(sizes.items())),
-            "  delete Python files there that are not among these",
+            "  delete there what an earlier build has put and this one lacks",
             "all in one commit" if commit else "all in one pull request",
             *([f"tag it {tag}"] if tag else []),
         ]
@@ -84,7 +93,7 @@ def publish(folder: Path, repo: str, commit: bool, tag: str | None, private: boo
             folder_path=folder,
             commit_message=f"IDEAL {version['version']}, built from {version['commit'][:12]}",
             create_pr=not commit,
-            delete_patterns="*.py",
+            delete_patterns=[glob.escape(path) for path in _earlier(api, repo) - digests(folder).keys()],
         )
         if tag:
             api.create_tag(repo, tag=tag, revision=done.oid)
@@ -98,6 +107,14 @@ def _tags(api: HfApi, repo: str) -> set[str]:
         return {ref.name for ref in api.list_repo_refs(repo).tags}
     except RepositoryNotFoundError:
         return set()
+
+
+def _earlier(api: HfApi, repo: str) -> set[str]:
+    """The files that an earlier build has put into a repository."""
+    if not api.file_exists(repo, RECORD):
+        return set()
+    record = json.loads(Path(api.hf_hub_download(repo, RECORD)).read_text())
+    return {path for path in record["sha256"] if not path.endswith("/")}
 
 
 def _advice(error: HfHubHTTPError) -> str:

@@ -59,6 +59,11 @@ def model_folder(name: str) -> str:
     return IDEAL_TINY if name == "ideal-tiny" else name
 
 
+def model_name(folder: str) -> str:
+    """The name of a model for records and tables, which do not say where its folder is."""
+    return "ideal-tiny" if folder == IDEAL_TINY else Path(folder).name
+
+
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

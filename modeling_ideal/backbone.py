@@ -2,12 +2,13 @@
 
 import copy
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import AutoBackbone, AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
+from transformers import MODEL_MAPPING, AutoBackbone, AutoConfig, AutoModel, PreTrainedConfig, PreTrainedModel
 from transformers.utils import logging
 
 from .aligned_memory import align_weights
@@ -17,24 +18,29 @@ def build_backbone(config: PreTrainedConfig) -> PreTrainedModel:
     """Build a backbone with random weights.
 
     Backbones of transformers return feature maps of named stages. For a plain ViT, which has no backbone class, the
-    patch tokens after the final layer norm are used.
+    patch tokens of its last hidden state are used.
     """
     config = copy.deepcopy(config)  # transformers shares the config object with the module it builds
     if hasattr(config, "stage_names"):
         return AutoBackbone.from_config(config)
-    return AutoModel.from_config(config, add_pooling_layer=False)
+    backbone = AutoModel.from_config(config, **_options(config))
+    if "interpolate_pos_encoding" not in signature(backbone.forward).parameters:
+        raise ValueError(
+            f"backbone_config: expected a vision transformer that takes pictures of any size "
+            f"(interpolate_pos_encoding), got {config.model_type!r}"
+        )
+    return backbone
 
 
 def load_backbone(name_or_folder: str, config: PreTrainedConfig, dtype: torch.dtype) -> PreTrainedModel:
     """Load a pre-trained backbone from the Hub or a folder; ValueError if any weight is missing."""
     with torch.device("meta"):
         backbone_class = type(build_backbone(config))
-    options: dict[str, Any] = {} if hasattr(config, "stage_names") else {"add_pooling_layer": False}
     verbosity = logging.get_verbosity()
     logging.set_verbosity_error()  # the weights of layers after the last stage are unused on purpose
     try:
         backbone, info = backbone_class.from_pretrained(
-            name_or_folder, config=copy.deepcopy(config), dtype=dtype, output_loading_info=True, **options
+            name_or_folder, config=copy.deepcopy(config), dtype=dtype, output_loading_info=True, **_options(config)
         )
     finally:
         logging.set_verbosity(verbosity)
@@ -48,8 +54,12 @@ def load_backbone(name_or_folder: str, config: PreTrainedConfig, dtype: torch.dt
 
 
 def load_backbone_config(name_or_folder: str, overrides: dict[str, Any]) -> PreTrainedConfig:
-    """Load the configuration of a pre-trained backbone; without `out_features` among the overrides, its last stage."""
+    """Load the configuration of a pre-trained backbone; without `out_features` among the overrides, its last stage.
+
+    Of a model of pictures and text, such as CLIP, it is that of the vision tower.
+    """
     config = AutoConfig.from_pretrained(name_or_folder)
+    config = getattr(config, "vision_config", config)
     unknown = sorted(name for name in overrides if not hasattr(config, name))
     if unknown:
         raise ValueError(
@@ -60,6 +70,13 @@ def load_backbone_config(name_or_folder: str, overrides: dict[str, Any]) -> PreT
     for name, value in overrides.items():
         setattr(config, name, value)
     return config
+
+
+def _options(config: PreTrainedConfig) -> dict[str, Any]:
+    """What to build a backbone with: without a pooling layer, where it has one."""
+    model_class = None if hasattr(config, "stage_names") else MODEL_MAPPING.get(type(config), None)
+    pools = model_class is not None and "add_pooling_layer" in signature(model_class.__init__).parameters
+    return {"add_pooling_layer": False} if pools else {}
 
 
 def freeze(backbone: nn.Module) -> None:
@@ -76,9 +93,24 @@ def patch_features(backbone: nn.Module, pixels: Tensor, patch_size: tuple[int, i
         stages = [stage.permute(0, 2, 3, 1) for stage in backbone(pixels).feature_maps]  # (B, h, w, C) each
         features = stages[0] if len(stages) == 1 else mean_direction(stages)
     else:
-        tokens = backbone(pixels, interpolate_pos_encoding=True).last_hidden_state  # patch tokens come last
-        features = tokens[:, -height * width :].unflatten(1, (height, width))
+        tokens = _tokens(backbone, pixels, height * width)[:, -height * width :]  # patch tokens come last
+        features = tokens.unflatten(1, (height, width)) if tokens.shape[1] == height * width else tokens[:, None]
+    if features.shape[1:3] != (height, width):
+        raise ValueError(
+            f"expected a backbone with {height} x {width} patches for pictures of {tuple(pixels.shape[-2:])} pixels, "
+            f"got features of {' x '.join(map(str, features.shape[1:3]))}"
+        )
     return features.float().contiguous()
+
+
+def _tokens(backbone: nn.Module, pixels: Tensor, num_patches: int) -> Tensor:
+    """The last hidden state (B, tokens, C) of a plain ViT."""
+    options: dict[str, Any] = {"interpolate_pos_encoding": True}
+    if (
+        getattr(backbone.config, "model_type", "") == "vit_mae"
+    ):  # it shuffles the patches by random noise, even if it masks none
+        options["noise"] = torch.arange(num_patches, device=pixels.device).expand(len(pixels), -1)
+    return backbone(pixels, **options).last_hidden_state
 
 
 def mean_direction(stages: Sequence[Tensor]) -> Tensor:

@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.utils import logging
 
+from .installed_pipelines import without_code
 from .saving import copy_code
+from .threshold import ScorePrior
 
 logger = logging.get_logger(__name__)
 
@@ -18,33 +20,31 @@ NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "erase_strength": ("in [0, 1]", lambda value: 0 <= value <= 1),
     "attention_dropout": ("in [0, 1)", lambda value: 0 <= value < 1),
     "mlp_ratio": ("> 0", lambda value: value > 0),
-    "image_weight": (">= 0", lambda value: value >= 0),
-    "discriminability_weight": (">= 0", lambda value: value >= 0),
-    "orthogonality_weight": (">= 0", lambda value: value >= 0),
     "top_fraction": ("in (0, 1]", lambda value: 0 < value <= 1),
-    "patch_smoothing": (">= 0", lambda value: value >= 0),
 }
+for _name in ("image_weight", "discriminability_weight", "orthogonality_weight", "patch_smoothing"):
+    NUMBERS[_name] = (">= 0", lambda value: value >= 0)
 CHOICES = {
     "residual_anchor": ("nearest", "centroid"),
     "alignment": ("cosine", "euclidean", "weighted"),
     "loss_form": ("single_map", "two_channel"),
+    "deviation_encoder": ("attention", None),
+}
+
+# Settings of a model without trained weights, chosen on source categories (docs/choices.md).
+TRAINING_FREE: dict[str, Any] = {
+    "deviation_encoder": None,
+    "alignment": "weighted",
+    "share_normals": True,
+    "patch_smoothing": 0.7,
 }
 
 REMOTE_CODE = ("auto_map", "custom_pipelines")  # the fields of a saved configuration that name its code
+UNUSED_PARTS: dict[str, dict[str, Any]] = {  # of a backbone: what it needs in its own training alone
+    "vit_mae": {"mask_ratio": 0.0},
+    "siglip_vision_model": {"vision_use_head": False},
+}
 LOADED = "_loaded"  # marks values read from a file, which may have fields that this version does not know
-
-INSTALLED = not __name__.startswith("transformers_modules.")  # an installed package, not remote code
-
-
-class InstalledPipelines(dict):
-    """The pipelines named in a config.json, for the installed package, which registers them itself.
-
-    transformers reads the name of the task from here, and then tests `task in custom_pipelines` to find out whether
-    it must fetch the pipeline's code, which requires trust_remote_code. It need not: the pipeline is registered.
-    """
-
-    def __contains__(self, task: object) -> bool:
-        return False
 
 
 def default_backbone_config() -> PreTrainedConfig:
@@ -88,6 +88,10 @@ class IdealConfig(PreTrainedConfig):
         patch_smoothing: standard deviation, in patches, of a Gaussian over the patch scores; 0 in the paper.
         share_normals: whether patches of abnormal references well outside the given masks join the normal patches;
             the paper does not use them.
+        deviation_encoder: `"attention"` for the paper's encoder (Eq. 5-6), to be trained. Differs from the paper: None
+            has no trained weights, and compares deviations with the nearest one that a reference shows.
+        score_prior: what the scores of this model on other products say about the next product, for calibration: the
+            fields of a `ScorePrior` that differ from its defaults.
     """
 
     model_type = "ideal"
@@ -111,6 +115,8 @@ class IdealConfig(PreTrainedConfig):
     top_fraction: float | int = 0.01
     patch_smoothing: float | int = 0.0
     share_normals: bool = False
+    deviation_encoder: str | None = "attention"
+    score_prior: dict | None = None
 
     def __post_init__(self, **kwargs: Any) -> None:
         unknown = sorted(name for name in kwargs if not _belongs_to_transformers(name))
@@ -121,9 +127,7 @@ class IdealConfig(PreTrainedConfig):
             known = sorted({field.name for field in fields(IdealConfig)} - _base_fields())
             raise ValueError(f"IdealConfig expected fields among {known}, got unknown {unknown}")
         self.backbone_config = _build_backbone_config(self.backbone_config)
-        if INSTALLED and "custom_pipelines" in kwargs:
-            kwargs["custom_pipelines"] = InstalledPipelines(kwargs["custom_pipelines"])
-        super().__post_init__(**kwargs)
+        super().__post_init__(**without_code(kwargs))
         self.check()
 
     @classmethod
@@ -168,6 +172,11 @@ class IdealConfig(PreTrainedConfig):
         return (*self.eraser, "share_normals") if self.share_normals else self.eraser
 
     @property
+    def prior(self) -> ScorePrior:
+        """What is known of the scores of other products."""
+        return ScorePrior(**self.score_prior or {})
+
+    @property
     def loss_weights(self) -> dict[str, float]:
         """Weights of the parts of the loss that have one (Eq. 7 and 10)."""
         return {
@@ -190,6 +199,9 @@ class IdealConfig(PreTrainedConfig):
         for name, choices in CHOICES.items():
             _require(getattr(self, name) in choices, name, f"one of {choices}", getattr(self, name))
         _require(isinstance(self.share_normals, bool), "share_normals", "True or False", self.share_normals)
+        known = [field.name for field in fields(ScorePrior)]
+        _require(set(self.score_prior or {}) <= set(known), "score_prior", f"fields among {known}", self.score_prior)
+        ScorePrior(**self.score_prior or {})  # checks the values
         _require(self.num_neighbors >= 2, "num_neighbors", "an integer >= 2", self.num_neighbors)
         _require(
             self.num_components < self.num_neighbors,
@@ -198,7 +210,7 @@ class IdealConfig(PreTrainedConfig):
             self.num_components,
         )
         _require(
-            self.hidden_size % self.num_attention_heads == 0,
+            self.deviation_encoder is None or self.hidden_size % self.num_attention_heads == 0,
             "num_attention_heads",
             f"a divisor of the backbone's width {self.hidden_size}",
             self.num_attention_heads,
@@ -245,11 +257,9 @@ def _build_backbone_config(backbone_config: Mapping | PreTrainedConfig | None) -
         config = AutoConfig.for_model(values.pop("model_type"), **values)
     else:
         config = copy.deepcopy(backbone_config)
-    for name in ("hidden_size", "patch_size"):
-        if not hasattr(config, name):
-            raise ValueError(
-                f"backbone_config: expected a vision transformer with a {name}, got {config.model_type!r}"
-            )
+    _check_is_plain(config)
+    for name, value in UNUSED_PARTS.get(config.model_type, {}).items():
+        setattr(config, name, value)
     stages = getattr(config, "out_features", None)
     if stages is not None and not hasattr(config, "stage_names"):
         raise ValueError(f"backbone_config: {config.model_type!r} has no stages to choose from, got {stages}")
@@ -260,11 +270,25 @@ def _build_backbone_config(backbone_config: Mapping | PreTrainedConfig | None) -
     return config
 
 
+def _check_is_plain(config: PreTrainedConfig) -> None:
+    """Refuse all but vision transformers whose features are one grid of patches."""
+    for name in ("hidden_size", "patch_size"):
+        if not hasattr(config, name):
+            raise ValueError(
+                f"backbone_config: expected a vision transformer with a {name}, got {config.model_type!r}"
+            )
+    if hasattr(config, "depths"):
+        raise ValueError(
+            "backbone_config: expected a vision transformer with one grid of patches, of its patch_size, in all "
+            f"stages, got {config.model_type!r}, whose stages differ in size"
+        )
+
+
 def _end_at_last_stage(config: Any, stages: list[str]) -> None:
     """Drop the layers after the last stage in use, which cost time and memory and change nothing."""
     if not stages:
         raise ValueError(f"backbone_config.out_features: expected at least one stage, got {stages}")
-    if hasattr(config, "depths") or getattr(config, "num_hidden_layers", None) != len(config.stage_names) - 1:
+    if getattr(config, "num_hidden_layers", None) != len(config.stage_names) - 1:
         if len(stages) > 1:
             raise ValueError(
                 f"backbone_config.out_features: expected one stage of {config.model_type!r}, whose stages differ in "

@@ -1,35 +1,68 @@
 """Images of any kind as NumPy arrays. Pure functions.
 
-An image is a path, an http(s) address, a PIL image, a NumPy array or a torch tensor: grey, RGB, RGBA or palette, with
-8-bit, 16-bit or float values.
+An image is a path, an http(s) address, the bytes of an image file, a file object, a PIL image, a NumPy array or a
+torch tensor: grey, RGB, RGBA or palette, with 8-bit, 16-bit or float values.
 """
 
 import os
 from io import BytesIO
-from typing import Any, TypeAlias
+from time import monotonic
+from typing import Any, BinaryIO, TypeAlias, TypeGuard
 from urllib.request import urlopen
 
 import numpy as np
 import torch
 from PIL import Image, ImageOps
 
-ImageInput: TypeAlias = str | os.PathLike | Image.Image | np.ndarray | torch.Tensor
+ImageFile: TypeAlias = str | os.PathLike | bytes | bytearray | memoryview
+EncodedImage: TypeAlias = ImageFile | BinaryIO
+ImageInput: TypeAlias = EncodedImage | Image.Image | np.ndarray | torch.Tensor
 
 ADDRESSES = ("http://", "https://")
 SECONDS_TO_ANSWER = 30  # time limit for a server
+MOST_BYTES_TO_FETCH = 200_000_000
 SIXTEEN_BIT_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
+ANIMATED = "is_animated"  # Pillow's attribute of a file with several frames
 UNIT_MARGIN = 1e-3  # interpolation may overshoot 0..1 by a little; more than this means another scale
 EIGHT_BIT_MARGIN = 1e-3  # of a grey level, for float32 rounding
 
 
 def is_single_image(value: object) -> bool:
     """Whether a value is one image rather than a list of images."""
-    return isinstance(value, (str, os.PathLike, Image.Image, np.ndarray, torch.Tensor))
+    return is_encoded(value) or isinstance(value, (Image.Image, np.ndarray, torch.Tensor))
+
+
+def is_encoded(value: object) -> TypeGuard[EncodedImage]:
+    """Whether a value is an image file: a path, an address, bytes or a file object."""
+    return isinstance(value, (str, os.PathLike, bytes, bytearray, memoryview)) or is_file_object(value)
+
+
+def is_file_object(value: object) -> bool:
+    """Whether a value can be read like an open file."""
+    return callable(getattr(value, "read", None))
 
 
 def image_list(images: Any) -> list:
     """Bring one image, a stack (n, H, W, c) or a sequence of images to a list of images."""
     return [images] if is_single_image(images) and getattr(images, "ndim", 0) < 4 else list(images)
+
+
+def file_content(image: Any, name: str) -> Any:
+    """Read a file object from its beginning, or from where it is if it cannot seek, to bytes; keep all else.
+
+    Bytes, unlike a stream, can be read more than once and by another process.
+    """
+    if not is_file_object(image):
+        return image
+    try:
+        if hasattr(image, "seekable") and image.seekable():
+            image.seek(0)
+        content = image.read()
+    except (OSError, ValueError) as error:  # ValueError from a closed file
+        raise ValueError(f"{name}: expected a readable file, got {type(error).__name__}: {error}") from error
+    if not isinstance(content, bytes):
+        raise ValueError(f"{name}: expected a file opened in binary mode, got {type(content).__name__} from it")
+    return content
 
 
 def load_image(image: ImageInput, name: str) -> np.ndarray:
@@ -42,7 +75,7 @@ def load_image(image: ImageInput, name: str) -> np.ndarray:
         image: the image.
         name: what to call the image in error messages.
     """
-    if isinstance(image, (str, os.PathLike)):
+    if is_encoded(image):
         image = open_image(image, name)
     if isinstance(image, Image.Image):
         return _from_pil(image, name)
@@ -52,35 +85,40 @@ def load_image(image: ImageInput, name: str) -> np.ndarray:
     if isinstance(image, np.ndarray):
         return _to_rgb(_scale(channels_last(image, name, first=False), name), name)
     raise ValueError(
-        f"{name}: expected a path, a PIL image, a NumPy array or a torch tensor, got {type(image).__name__}"
+        f"{name}: expected a path, bytes, a file object, a PIL image, a NumPy array or a torch tensor, "
+        f"got {type(image).__name__}"
     )
 
 
-def open_image(path: str | os.PathLike, name: str | None = None) -> Image.Image:
+def open_image(image: EncodedImage, name: str | None = None) -> Image.Image:
     """Open and decode an image, with its EXIF orientation applied.
 
     Args:
-        path: the path or http(s) address.
+        image: the path, http(s) address, bytes or file object.
         name: what to call the image in error messages, before its path.
     """
+    file: ImageFile = file_content(image, name or "image")
     try:
-        with Image.open(_download(path) if str(path).startswith(ADDRESSES) else path) as image:
-            image.load()
-            return upright(image)
+        with Image.open(_source(file)) as opened:
+            opened.load()
+            return upright(opened)
     except Exception as error:  # Pillow's plug-ins raise OSError, SyntaxError, ValueError, struct.error, ...
-        raise unreadable(path, error, name) from error
+        raise unreadable(file, error, name) from error
 
 
 def upright(image: Image.Image) -> Image.Image:
     """Apply the EXIF orientation of an image."""
     turned = ImageOps.exif_transpose(image)
-    turned.format = image.format  # lost in a copy, but lossy masks are read with a margin
+    # Lost in a copy, but lossy masks are read with a margin, and a mask has one frame.
+    turned.format = image.format
+    turned.info[ANIMATED] = image.info.get(ANIMATED) or getattr(image, ANIMATED, False)
     return turned
 
 
-def unreadable(path: str | os.PathLike, error: Exception, name: str | None = None) -> ValueError:
+def unreadable(file: ImageFile, error: Exception, name: str | None = None) -> ValueError:
     """Make the error for a file that cannot be read as an image."""
-    where = f"{name}: {os.fspath(path)}" if name else os.fspath(path)
+    what = os.fspath(file) if isinstance(file, (str, os.PathLike)) else f"{len(file)} bytes"
+    where = f"{name}: {what}" if name else what
     return ValueError(f"{where}: expected a readable image, got {type(error).__name__}: {error}")
 
 
@@ -97,12 +135,28 @@ def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return np.stack([np.asarray(channel) for channel in channels], -1).clip(0, 1)
 
 
-def _download(address: str | os.PathLike) -> BytesIO:
-    with urlopen(str(address), timeout=SECONDS_TO_ANSWER) as response:  # noqa: S310 - http and https only
-        return BytesIO(response.read())
+def _source(file: ImageFile) -> str | os.PathLike | BytesIO:
+    """What Pillow can open: a path, or the bytes of a file or an address."""
+    if not isinstance(file, (str, os.PathLike)):
+        return BytesIO(file)
+    return _download(str(file)) if str(file).startswith(ADDRESSES) else file
+
+
+def _download(address: str) -> BytesIO:
+    deadline, content = monotonic() + SECONDS_TO_ANSWER, bytearray()
+    with urlopen(address, timeout=SECONDS_TO_ANSWER) as response:  # noqa: S310 - http and https only
+        while part := response.read1():
+            content += part
+            if len(content) > MOST_BYTES_TO_FETCH or monotonic() > deadline:
+                raise OSError(f"more than {MOST_BYTES_TO_FETCH} bytes, or more than {SECONDS_TO_ANSWER} s")
+    return BytesIO(content)
 
 
 def _from_pil(image: Image.Image, name: str) -> np.ndarray:
+    try:
+        image.load()  # a file that was opened before is read only now
+    except Exception as error:  # as in `open_image`
+        raise ValueError(f"{name}: expected a readable image, got {type(error).__name__}: {error}") from error
     image = upright(image)
     if image.mode == "F" or image.mode in SIXTEEN_BIT_MODES:
         array = np.asarray(image)
@@ -129,6 +183,7 @@ def channels_last(array: np.ndarray, name: str, first: bool) -> np.ndarray:
 
 def _scale(array: np.ndarray, name: str) -> np.ndarray:
     """Convert any number type to uint8 if that is exact, otherwise to float32 in 0..1."""
+    array = array.astype(array.dtype.newbyteorder("="), copy=False)  # files and Pillow's I;16B may be big-endian
     if array.dtype == np.uint8:
         return array
     if array.dtype == np.bool_:

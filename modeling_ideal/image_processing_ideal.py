@@ -18,6 +18,7 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 LOADED = "_loaded"  # marks the values of a file, which may hold names that this version does not know
 SMOOTHING_REACH = 4.0  # radius of the Gaussian kernel in standard deviations
+SMOOTHING_BLOCK = 64  # pixels, see _smooth_rows
 
 
 class IdealImageProcessorSettings(TypedDict, total=False):
@@ -172,8 +173,11 @@ class IdealImageProcessor(PilBackend):
 
     def _normalise(self, image: np.ndarray) -> np.ndarray:
         """Normalise an image (H, W, 3) in 0..1, and bring it to (3, H, W)."""
-        mean, deviation = (np.asarray(values, np.float32) for values in (self.image_mean, self.image_std))
-        return np.moveaxis((image - mean) / deviation, -1, 0)
+        planes = np.ascontiguousarray(np.moveaxis(image, -1, 0))  # six times as fast as three values at a time
+        mean, deviation = (
+            np.asarray(values, np.float32)[:, None, None] for values in (self.image_mean, self.image_std)
+        )
+        return (planes - mean) / deviation
 
 
 def gaussian_smoothing(maps: Tensor, sigma: float) -> Tensor:
@@ -182,8 +186,21 @@ def gaussian_smoothing(maps: Tensor, sigma: float) -> Tensor:
     offsets = torch.arange(-reach, reach + 1, device=maps.device, dtype=maps.dtype)
     kernel = torch.exp(-0.5 * (offsets / sigma) ** 2)
     kernel = kernel / kernel.sum()
-    padded = F.pad(maps[:, None], (reach, reach, reach, reach), mode="replicate")
-    return F.conv2d(F.conv2d(padded, kernel.view(1, 1, -1, 1)), kernel.view(1, 1, 1, -1))[:, 0]
+    return _smooth_rows(_smooth_rows(maps, kernel).mT, kernel).mT
+
+
+def _smooth_rows(maps: Tensor, kernel: Tensor) -> Tensor:
+    """Convolve the rows of maps (B, H, W) with a kernel (2 * reach + 1,).
+
+    Uses matrix products of blocks of the rows, which are several times as fast as a convolution of one channel.
+    """
+    width, reach = maps.shape[-1], len(kernel) // 2
+    block = min(max(SMOOTHING_BLOCK, 2 * reach), width)
+    blocks = -(-width // block)
+    weights = kernel.new_zeros(block, block + 2 * reach)  # row i has the kernel from column i on
+    weights.as_strided((block, len(kernel)), (block + 2 * reach + 1, 1)).copy_(kernel)
+    padded = F.pad(maps, (reach, reach + blocks * block - width), mode="replicate")
+    return (padded.unfold(-1, block + 2 * reach, block) @ weights.T).flatten(-2)[..., :width]
 
 
 def _stack(arrays: list[np.ndarray], name: str) -> np.ndarray:

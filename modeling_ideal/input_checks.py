@@ -1,6 +1,7 @@
 """Checks of the model's inputs: every ValueError says what was expected and what was given."""
 
 from collections.abc import Callable, Sized
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -36,6 +37,18 @@ def check_finite(name: str, values: Tensor) -> None:
     # The sum is not finite if any value is not, and is much cheaper than a test of every value.
     if not torch.isfinite(values.sum(dtype=torch.float32)) and (count := int((~torch.isfinite(values)).sum())):
         raise ValueError(f"{name}: expected finite values, got {count} that are NaN or infinite")
+
+
+def checked_features(features: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the features of a backbone with weights of this type, if they are finite."""
+    try:
+        check_finite("features of the backbone", features)
+    except ValueError as error:
+        device = features.device.type
+        used = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else dtype
+        cause = "its weights may be damaged" if used == torch.float32 else f"{used} may be too narrow, try float32"
+        raise ValueError(f"{error}; {cause}") from None
+    return features
 
 
 def check_references(
@@ -101,5 +114,5 @@ def check_counts(**groups: Sized | None) -> None:
 
 def check_number(name: str, value: float | None, expected: str, holds: Callable[[float], bool]) -> None:
     """Check that a value is None or a number for which `holds` is true, which `expected` says in words."""
-    if value is not None and not (isinstance(value, (int, float)) and holds(value)):
+    if value is not None and not (isinstance(value, Real) and not isinstance(value, bool) and holds(value)):
         raise ValueError(f"{name}: expected a number {expected}, got {value!r}")

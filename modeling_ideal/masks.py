@@ -4,7 +4,6 @@ A mask is an image in any form that `image_inputs` accepts, a box (x0, y0, x1, y
 of boxes and polygons. `marked_pixels` is the only place that decides what a mask image marks.
 """
 
-import os
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
@@ -13,20 +12,21 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from .image_inputs import ImageInput, channels_last, is_single_image, open_image, upright
+from .image_inputs import ANIMATED, ImageInput, channels_last, is_encoded, is_single_image, open_image, upright
 
 MaskInput: TypeAlias = ImageInput | Sequence[float] | Sequence[Sequence[float]]
 
-LOSSY_FORMATS = ("JPEG", "MPO")
+LOSSY_FORMATS = ("JPEG", "MPO", "JPEG2000", "WEBP", "AVIF")  # the last three may be lossless, which no file tells
 HALF_OF_WHITE = 127
+FORMATS_WITH_FRAMES = ("GIF", "PNG", "TIFF", "WEBP")  # in other formats, further frames are layers and previews
 PALETTE_MODES = ("P", "PA")
 PLAIN_MODES = ("1", "L", "LA", "RGB", "RGBA", "F", "I", "I;16", "I;16B", "I;16L", "I;16N")
 
 
 def mask_list(masks: Any, num_images: int) -> list:
     """Bring the masks of some images to a list; for a single image, the mask, box or polygon may be given itself."""
-    is_list_of_one = isinstance(masks, (list, tuple)) and len(masks) == 1
-    return [masks] if num_images == 1 and not is_list_of_one else list(masks)
+    is_list = isinstance(masks, (list, tuple)) and (len(masks) == 1 or any(map(is_single_image, masks)))
+    return [masks] if num_images == 1 and not is_list else list(masks)
 
 
 def load_mask(mask: MaskInput, size: tuple[int, int], name: str) -> np.ndarray:
@@ -60,14 +60,18 @@ def marked_pixels(mask: Image.Image, name: str) -> np.ndarray:
     """Read what a mask image marks: bool (H, W), True where any colour channel is not zero.
 
     - Fully transparent pixels mark nothing, whatever their colour.
-    - A JPEG file is lossy, and its zeros are approximate: a pixel is marked if it is brighter than half of white.
+    - A JPEG file is lossy, and its zeros are approximate: a pixel is marked if it is brighter than half of white. The
+      same holds for WebP, AVIF and JPEG 2000.
     - A palette image is read by its colours; if they are all black but the indices differ, as in an index mask without
       a palette, by its indices.
+    - A file with several frames is refused: one of them alone would not be what its author marked.
 
     Args:
         mask: the mask image.
         name: what to call the mask in error messages.
     """
+    if mask.info.get(ANIMATED) and mask.format in FORMATS_WITH_FRAMES:
+        raise ValueError(f"{name}: expected a mask of one frame, got a {mask.format} file of several")
     lossy = mask.format in LOSSY_FORMATS
     if mask.mode in PALETTE_MODES:
         indices = np.asarray(mask) if mask.mode == "P" else np.asarray(mask)[..., 0]
@@ -97,7 +101,7 @@ def patch_masks(masks: Tensor, patch_size: tuple[int, int]) -> Tensor:
 
 def _read_marks(mask: Any, name: str) -> np.ndarray:
     """Read what a mask in any image form marks: bool (H, W)."""
-    if isinstance(mask, (str, os.PathLike)):
+    if is_encoded(mask):
         return marked_pixels(open_image(mask, name), name)
     if isinstance(mask, Image.Image):
         return marked_pixels(upright(mask), name)

@@ -14,23 +14,16 @@ from transformers import PreTrainedModel
 from .aligned_memory import align_weights
 from .anomalous_patches import AnomalousPatches, normal_banks, pad_sets, select_sets, set_of_query
 from .backbone import build_backbone, freeze, load_backbone, load_backbone_config, patch_features
-from .configuration_ideal import IdealConfig
-from .input_checks import check_counts, check_images, check_references, check_targets
+from .configuration_ideal import TRAINING_FREE, IdealConfig
+from .fingerprint import KnownFingerprint, format_1_fingerprint
+from .input_checks import check_counts, check_finite, check_images, check_references, check_targets, checked_features
 from .intrinsic_deviation_encoder import IntrinsicDeviationEncoder, init_weights
 from .losses import query_losses, reference_losses, total_loss
 from .masks import patch_masks
 from .normal_variation_eraser import Deviations, erase_normal_variation, nearest_cosine
 from .outputs import IdealOutput
-from .references import IdealReferences, model_fingerprint
-from .scoring import (
-    deviation_alignment,
-    image_scores,
-    patch_scores,
-    projection_cosine,
-    smooth_patches,
-    upsample,
-    weighted_alignment,
-)
+from .references import FORMAT, IdealReferences
+from .scoring import align, image_scores, patch_scores, smooth_patches, upsample
 
 IMAGES_AT_ONCE = 4  # batch size for references, so that memory does not grow with their number
 
@@ -52,24 +45,29 @@ class IdealModel(PreTrainedModel):
         super().__init__(config)
         config.check()
         self.backbone = build_backbone(config.backbone_config)
-        self.deviation_encoder = IntrinsicDeviationEncoder(config.hidden_size, *config.encoder)
-        self._known_fingerprint: tuple[Any, str] | None = None
+        self.deviation_encoder = (
+            IntrinsicDeviationEncoder(config.hidden_size, *config.encoder) if config.deviation_encoder else None
+        )
+        self._fingerprint = KnownFingerprint()
         freeze(self.backbone)
         self.eval()
         self.post_init()
 
     @classmethod
     def from_backbone(cls, name_or_folder: str, *, dtype: torch.dtype = torch.float32, **config: Any) -> "IdealModel":
-        """Make a model with a new head on a pre-trained backbone.
+        """Make a model on a pre-trained backbone: training-free, or with a new encoder to train.
 
         Args:
             name_or_folder: name on the Hub or folder of the backbone, for example `"facebook/dinov2-small"`.
             dtype: data type of the weights.
             config: fields of `IdealConfig` or of the backbone's configuration, for example `out_features=["stage9"]`
-                or `apply_layernorm=False`; the latter can also be given as a dictionary `backbone_config`.
+                or `apply_layernorm=False`; the latter can also be given as a dictionary `backbone_config`. The default
+                is a model without trained weights, ready for use; `deviation_encoder="attention"` gives it a new
+                encoder, random until it is trained, and the paper's settings.
         """
         names = {field.name for field in fields(IdealConfig)}
         ours = {name: config.pop(name) for name in list(config) if name in names}
+        ours = ours if ours.get("deviation_encoder") else {**TRAINING_FREE, **ours}
         overrides = {**ours.pop("backbone_config", {}), **config}
         ours["backbone_config"] = load_backbone_config(name_or_folder, overrides)
         model = cls(IdealConfig(**ours)).to(dtype)
@@ -125,9 +123,7 @@ class IdealModel(PreTrainedModel):
         elif normal_refs is not None or abnormal_refs is not None or masks is not None:
             raise ValueError("expected encoded references or reference images, got both")
         elif references.tile_size is not None:
-            raise ValueError(
-                "references: expected whole pictures, got tiles; TiledDetector and the pipeline take them"
-            )
+            raise ValueError("references: expected whole pictures, got tiles: use TiledDetector or the pipeline")
         else:
             self.check_encoded(references)
         features = self.extract_features(query)
@@ -147,20 +143,30 @@ class IdealModel(PreTrainedModel):
         finally:
             self.train(training)
         references.fingerprint = self.fingerprint
+        references.check_values()
         return references
 
     def check_encoded(self, references: IdealReferences) -> None:
-        """Raise ValueError if references were encoded by another model, or before this one was trained further."""
-        if references.fingerprint != self.fingerprint:
+        """Raise ValueError if references are damaged, of another model, or of this one before further training."""
+        references.check_values()
+        if references.abnormal_deviations and (references.deviation_vectors is None) != (
+            self.deviation_encoder is None
+        ):
             raise ValueError(
-                f"references: expected a set encoded by this model ({self.fingerprint[:12]}), got one encoded by "
-                f"another backbone, head or configuration ({references.fingerprint[:12] or 'none'}); encode it again"
+                "references: expected deviation vectors with abnormal references of a trained model alone"
+            )
+        expected = self.fingerprint if references.file_format == FORMAT else format_1_fingerprint(self.config, self)
+        if references.fingerprint != expected:
+            raise ValueError(
+                f"references: expected a set encoded by this model ({expected[:12]}), got one encoded by another "
+                f"backbone, head or configuration ({references.fingerprint[:12] or 'none'}); encode it again"
             )
 
     def extract_features(self, pixels: Tensor, at_once: int | None = None) -> Tensor:
         """Extract patch features (B, h, w, C), float32, from images (B, 3, H, W), `at_once` at a time; no gradient."""
         parts = pixels.to(self.device).split(at_once or len(pixels))
-        return torch.cat([patch_features(self.backbone, part, self.config.patch_size) for part in parts])
+        features = [patch_features(self.backbone, part, self.config.patch_size) for part in parts]
+        return checked_features(torch.cat(features), self.dtype)
 
     def encode_features(
         self,
@@ -183,8 +189,10 @@ class IdealModel(PreTrainedModel):
         if abnormal is None:
             return IdealReferences(normal_banks(normal), num_normal=num_normal)
         sets = sets or self.anomalous_patches(normal, abnormal, marked)
-        with self._full_precision():
-            vectors = self.deviation_encoder(*pad_sets(sets))  # (R, M, C)
+        vectors = None
+        if self.deviation_encoder is not None:
+            with self._full_precision():
+                vectors = self.deviation_encoder(*pad_sets(sets))  # (R, M, C)
         return IdealReferences(
             normal_features=[part.normals for part in sets],
             deviation_vectors=vectors,
@@ -225,7 +233,9 @@ class IdealModel(PreTrainedModel):
             image = image_scores(scores, self.config.top_fraction)  # (B,)
             maps = upsample(scores, size)  # (B, H, W)
             losses, loss = None, None
-            if query_masks is not None and labels is not None:
+            if query_masks is None or labels is None:
+                check_finite("patch scores", scores)  # training stops at a loss that is not finite
+            else:
                 masks, labels = query_masks.to(query.device), labels.to(query.device)
                 losses = query_losses(maps, image, masks, labels, similarities)
                 if references.deviation_vectors is not None:
@@ -246,28 +256,18 @@ class IdealModel(PreTrainedModel):
         """
         # One query at a time, so that scores do not depend on the batch and memory stays bounded.
         pairs = [(image, *references.normals(index)) for index, image in enumerate(patches)]
-        if references.deviation_vectors is None:
+        if not references.abnormal_deviations:
             return torch.stack([nearest_cosine(image, directions) for image, _, directions in pairs]), None
         deviations = deviations or [self.deviations(*pair) for pair in pairs]
         nearest = torch.stack([part.nearest_cosine for part in deviations])  # (B, N)
         denoised = torch.stack([part.denoised for part in deviations])  # (B, N, C)
-        vectors = references.deviation_vectors.expand(len(patches), -1, -1)  # (B, M, C)
-        cosine = projection_cosine(denoised, vectors, patches)
-        if self.config.alignment == "weighted":
-            known = [set_of_query(references.abnormal_deviations, index) for index in range(len(patches))]
-            return nearest, weighted_alignment(cosine, known, denoised, patches)
-        return nearest, deviation_alignment(cosine, self.config.alignment)
+        known = [set_of_query(references.abnormal_deviations, index) for index in range(len(patches))]
+        return nearest, align(denoised, patches, references.deviation_vectors, known, self.config.alignment)
 
     @property
     def fingerprint(self) -> str:
         """Hash of the weights and settings, which identifies the model that encoded a reference set; cached."""
-        # Weights created under inference_mode have no version, but they cannot be trained either.
-        state = [(tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version) for tensor in self.parameters()]
-        settings = self.config.encoding
-        if self._known_fingerprint is None or self._known_fingerprint[0] != (state, settings):
-            value = model_fingerprint(settings, self.config.backbone_config.to_dict(), self.named_parameters())
-            self._known_fingerprint = ((state, settings), value)
-        return self._known_fingerprint[1]
+        return self._fingerprint.find(self.config, *self.children())
 
     def _encode(
         self, normal_refs: Tensor | None, abnormal_refs: Tensor | None, masks: Tensor | None

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .devices import for_linear_algebra
 from .threads import map_in_threads
 
 MAX_SIMILARITIES = 2**22  # in one chunk, of its patches to all normal patches: 16 MB
@@ -180,7 +181,14 @@ def _subspace_weights(
 
 
 def symmetric_eigen(matrices: Tensor) -> tuple[Tensor, Tensor]:
-    """`torch.linalg.eigh` of (P, k, k), in several threads on a CPU, where LAPACK takes one matrix after another."""
+    """`torch.linalg.eigh` of (P, k, k), in several threads on a CPU, where LAPACK takes one matrix after another.
+
+    Where a device has no such operation, the CPU does the work, which is little.
+    """
+    capable = for_linear_algebra(matrices)
+    if capable.device != matrices.device:
+        found = symmetric_eigen(capable)
+        return found[0].to(matrices.device), found[1].to(matrices.device)
     workers = torch.get_num_threads()
     if matrices.device.type != "cpu" or len(matrices) < 32 * workers:
         return torch.linalg.eigh(matrices)

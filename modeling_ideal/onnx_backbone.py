@@ -53,4 +53,4 @@ class OnnxBackbone(nn.Module):
                 f"got {tuple(pixels.shape)}"
             )
         [features] = self.session.run([FEATURES], {PIXELS: pixels.detach().float().cpu().numpy()})
-        return BackboneOutput(feature_maps=(torch.from_numpy(features),))
+        return BackboneOutput(feature_maps=(torch.from_numpy(features).to(pixels.device),))

@@ -16,7 +16,8 @@ class IdealOutput(ModelOutput):
         scores: (B,) image scores in [0, 1].
         patch_scores: (B, h, w) patch scores in [0, 1].
         anomaly_maps: (B, H, W) patch scores resized to the query, bilinear, not smoothed.
-        deviation_vectors: (B, M, C) intrinsic deviation vectors; None without abnormal references.
+        deviation_vectors: (B, M, C) intrinsic deviation vectors; None without abnormal references, or
+            in a training-free model.
     """
 
     loss: Tensor | None = None

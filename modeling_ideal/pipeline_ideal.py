@@ -1,7 +1,7 @@
 """The pipeline "anomaly-detection": whether a part is anomalous, where, and of which type."""
 
+import warnings
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,18 +10,23 @@ from torch import Tensor
 from transformers import AutoModel, Pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from .image_inputs import ImageInput, load_image
-from .image_processing_ideal import gaussian_smoothing
+from .image_inputs import ImageInput, file_content
 from .input_checks import check_images, check_number
 from .masks import MaskInput
 from .outputs import IdealOutput
-from .pipeline_inputs import ReferenceInputs, is_many, read_batches
-from .pipeline_results import make_verdict, nearest_type, read_ignored, scores_and_weights, weighted_map
+from .pipeline_inputs import Preparation, ReferenceInputs, check_names, check_usable, is_many, read_batches
+from .pipeline_results import calibration_for, make_verdict, nearest_type
 from .references import IdealReferences
-from .scoring import highest_patches, image_scores, upsample
+from .scoring import highest_patches, image_scores, scores_and_weights, upsample, weighted_map
 from .tiling import TiledDetector
 
 TASK = "anomaly-detection"
+
+# The arguments of a call that are not about references.
+OPTIONS = [
+    *("threshold", "smoothing", "ignore_mask", "top_fraction", "return_mask", "return_regions", "return_overlay"),
+    *("num_workers", "batch_size"),
+]
 
 Result = dict[str, Any]
 
@@ -52,8 +57,10 @@ class AnomalyDetectionPipeline(Pipeline):
         result is `{"error": ...}`.
 
         Args:
-            inputs: a path, http(s) address, PIL image, array or tensor; or many of them.
-            num_workers: number of processes that read images.
+            inputs: a path, http(s) address, bytes or file object of an image file, PIL image, array or tensor; or many
+                of them.
+            num_workers: number of processes that read images, of whatever collection; a generator is then read ahead
+                of the results, by two batches per process.
             batch_size: number of images to read, and on an accelerator to encode, at a time; does not affect results.
             normal: images of good parts.
             abnormal: images of defective parts.
@@ -63,37 +70,38 @@ class AnomalyDetectionPipeline(Pipeline):
             false_alarm: the requested false-alarm rate, from which the references are calibrated: the share of good
                 parts that may be called anomalous (default: 0.05; 0 for no calibration, which is faster).
             tiling: cut large images into tiles of this side in pixels, or of the processor's size with True, so that
-                small defects are not lost in resizing. Excludes types, ignore_mask and top_fraction. Calibration
-                then needs at least two normal images, and encodes the references again for each of them.
+                small defects are not lost in resizing; the score is then that of the highest tile.
             references: a references file or an `IdealReferences`, instead of the six arguments above.
-            threshold: images with this score or a higher one are anomalous, 0..1; default: the threshold of the
-                references, or 0.5 if they are not calibrated.
+            threshold: images with a score at or above it are anomalous, 0..1; default: the threshold of the
+                references for scores of this `top_fraction` and `ignore_mask`, or 0.5 if they are not calibrated.
             smoothing: standard deviation of the Gaussian smoothing of the anomaly map, in pixels of the model's input;
                 default: 4.
             ignore_mask: a mask, in any form, of what to ignore in every image. The map is 0 there, and patches that
                 touch it affect neither the score nor the rest of the map.
             top_fraction: share of the highest patch scores whose mean is the score; default: that of the model.
-            return_mask: add `"mask"`, bool (H, W): where the map reaches the threshold.
+            return_mask: add `"mask"`, bool (H, W): where the map of an anomalous image is at or above the threshold,
+                or half the height of its highest peak if that is lower. Never empty for the label anomalous, always
+                empty for normal.
             return_regions: add `"regions"`, the connected regions of that mask, highest score first:
                 `{"box": (x0, y0, x1, y1), "score": ..., "area": ...}` each.
-            return_overlay: add `"overlay"`, a PIL image of the map over the image, green at the threshold.
+            return_overlay: add `"overlay"`, a PIL image of the map over the image, green at the threshold; only the
+                mask is hotter than that.
 
         Returns:
-            For each image `{"score": 0..1, "label": "normal" or "anomalous", "threshold": ..., "anomaly_map": float32
-            (H, W) of the image's own size}`; with calibrated references also `"probability"`, 0..1; with types also
-            `"type"`: the nearest type or `"unknown"`, and None if the label is normal.
+            For each image `{"score": 0..1, "label": "anomalous" if the score is at or above the threshold, otherwise
+            "normal", "threshold": ..., "anomaly_map": float32 (H, W) of the image's own size}`; with calibrated
+            references also `"confidence"`, 0..1: the estimated share of good parts that score lower, which is
+            1 - `false_alarm` at their threshold; with types also `"type"`: the nearest type or `"unknown"`, None for
+            the label normal.
+
+        Warns:
+            UserWarning, if references are encoded or loaded, for each sentence in their `warnings`.
         """
         given = self._sanitize_parameters(**parameters)
         kept = (self._preprocess_params, self._forward_params, self._postprocess_params)
         preprocess, forward, postprocess = ({**old, **new} for old, new in zip(kept, given, strict=True))
-        if "references" not in forward:
-            raise ValueError(
-                "expected references, got none: give normal=[...], abnormal=[...] or both, or references=FILE, with "
-                "the call or once to pipe.set_references(...)"
-            )
-        if forward["references"].tile_size is not None:
-            if "ignore_mask" in preprocess or "top_fraction" in forward:
-                raise ValueError("references in tiles: expected neither ignore_mask nor top_fraction, got one of them")
+        forward["references"] = references = self._references(given[1].get("references"))
+        if references.tile_size is not None:
             preprocess["tiled"] = True
         if not is_many(inputs):
             return self.run_single(inputs, preprocess, forward, postprocess)
@@ -108,25 +116,54 @@ class AnomalyDetectionPipeline(Pipeline):
         Returns:
             The references, for example for `pipe.set_references(normal=[...]).save("product.safetensors")`.
         """
-        inputs = ReferenceInputs(references, **pictures)
-        self._forward_params["references"] = inputs.encode(self.model, self.image_processor)
+        self._forward_params["references"] = self._references(ReferenceInputs.named(references, **pictures))
         return self._forward_params["references"]
+
+    def encode_references(self, references: Any = None, **pictures: Any) -> IdealReferences:
+        """Encode or load references as `set_references` does, without keeping them for other calls."""
+        return self._references(ReferenceInputs.named(references, **pictures))
+
+    def _references(self, given: ReferenceInputs | None) -> IdealReferences:
+        """The references given with a call; without any, those of the pipeline, which are encoded on first use."""
+        kept = self._forward_params.get("references") if given is None else given
+        if kept is None:
+            raise ValueError(
+                "expected references, got none: give normal=[...], abnormal=[...] or both, or references=FILE, with "
+                "the call or once to pipe.set_references(...)"
+            )
+        if isinstance(kept, ReferenceInputs):
+            kept = self._encode(kept)
+            if given is None:
+                self._forward_params["references"] = kept
+        else:  # model or processor may have changed since
+            check_usable(kept, self.model, self.image_processor)
+        return kept
+
+    def _encode(self, inputs: ReferenceInputs) -> IdealReferences:
+        references = inputs.encode(self.model, self.image_processor)
+        for sentence in references.warnings:
+            warnings.warn(sentence, stacklevel=4)  # of the caller of a public method
+        return references
 
     def run_single(self, inputs: Any, preprocess: dict, forward: dict, postprocess: dict) -> Result:
         """Process one image; ValueError if it cannot be read."""
-        [output] = self.forward([self.preprocess(inputs, "image", **preprocess)], **forward)
+        [output] = self.forward([self.preprocess(inputs, **preprocess)], **forward)
         return self.postprocess(output, forward["references"], **postprocess)
 
     def get_iterator(
         self, inputs: Any, num_workers: int, batch_size: int, preprocess: dict, forward: dict, postprocess: dict
     ) -> Iterator[Result]:
         """Process many images, yielding one result after another."""
-        batches = read_batches(inputs, partial(self.preprocess, **preprocess), batch_size, num_workers)
+        batches = read_batches(inputs, self._preparation(**preprocess), batch_size, num_workers)
         outputs = (output for batch in batches for output in self.forward(batch, **forward))
-        return (
-            output if "error" in output else self.postprocess(output, forward["references"], **postprocess)
-            for output in outputs
-        )
+        return (self._result(output, forward["references"], postprocess) for output in outputs)
+
+    def _result(self, output: dict[str, Any], references: IdealReferences, postprocess: dict) -> Result:
+        """The result of one image among many; an error instead of ValueError."""
+        try:
+            return output if "error" in output else self.postprocess(output, references, **postprocess)
+        except ValueError as error:
+            return {"error": f"{output['name']}: {error}"}
 
     def _sanitize_parameters(
         self,
@@ -140,15 +177,19 @@ class AnomalyDetectionPipeline(Pipeline):
         return_overlay: bool | None = None,
         **references: Any,
     ) -> tuple[dict, dict, dict]:
-        """Check the arguments and divide them among `preprocess`, `_forward` and `postprocess`."""
+        """Check the arguments and divide them among `preprocess`, `_forward` and `postprocess`; encodes nothing."""
+        check_names(references, [*ReferenceInputs.names(), *OPTIONS])
         check_number("threshold", threshold, "in 0..1", lambda value: 0 <= value <= 1)
         check_number("smoothing", smoothing, ">= 0", lambda value: 0 <= value < float("inf"))
         check_number("top_fraction", top_fraction, "> 0, at most 1", lambda value: 0 < value <= 1)
+        flags = {"return_mask": return_mask, "return_regions": return_regions, "return_overlay": return_overlay}
+        for name, flag in flags.items():
+            if flag is not None and not isinstance(flag, bool):
+                raise ValueError(f"{name}: expected True or False, got {flag!r}")
         inputs = ReferenceInputs(**references)
-        encoded = inputs.encode(self.model, self.image_processor) if inputs.given() else None
         steps = (
-            {"ignore_mask": ignore_mask, "keep_picture": return_overlay},
-            {"references": encoded, "top_fraction": top_fraction},
+            {"ignore_mask": file_content(ignore_mask, "ignore_mask"), "keep_picture": return_overlay},
+            {"references": inputs if inputs.given() else None, "top_fraction": top_fraction, "smoothing": smoothing},
             {
                 "threshold": threshold,
                 "smoothing": smoothing,
@@ -161,45 +202,27 @@ class AnomalyDetectionPipeline(Pipeline):
         )
         return preprocess, forward, postprocess
 
-    def preprocess(
-        self,
-        input_: ImageInput,
-        name: str,
-        ignore_mask: MaskInput | None = None,
-        keep_picture: bool = False,
-        tiled: bool = False,
-    ) -> dict[str, Any]:
-        """Prepare an image for `_forward` and `postprocess`; `name` is for error messages."""
-        picture = load_image(input_, name)  # (H, W, 3)
-        kept: dict[str, Any] = {"picture": picture} if keep_picture else {}
-        if tiled:
-            return {"pixels": picture, **kept}
-        size = (picture.shape[0], picture.shape[1])
-        query = self.image_processor(query=picture)["query"][0]
-        seen = (query.shape[1], query.shape[2])
-        prepared = {"query": query, "size": size, "seen": seen, **kept}
-        if ignore_mask is not None:
-            patch_size = self.model.config.patch_size
-            prepared["ignored"], prepared["counted"] = read_ignored(
-                ignore_mask, size, seen, patch_size, f"{name}, ignore_mask"
-            )
-        return prepared
+    def preprocess(self, input_: ImageInput, **preprocess: Any) -> dict[str, Any]:
+        """Prepare an image for `_forward` and `postprocess`; arguments as in `Preparation`."""
+        return self._preparation(**preprocess)(input_, "image")
+
+    def _preparation(self, **preprocess: Any) -> Preparation:
+        return Preparation(self.image_processor, self.model.config.patch_size, **preprocess)
 
     def _forward(
-        self, batch: list[dict[str, Any]], references: IdealReferences, top_fraction: float | None = None
+        self,
+        batch: list[dict[str, Any]],
+        references: IdealReferences,
+        top_fraction: float | None = None,
+        smoothing: float = 4.0,
     ) -> list[dict[str, Any]]:
         """Add patch scores (h, w), score and type to each image that was read; errors are passed on."""
         # A batch is no faster on a CPU, and without one the score does not depend on the other images.
         at_once = 1 if self.model.device.type == "cpu" else len(batch)
-        fraction = self.model.config.top_fraction if top_fraction is None else top_fraction
-        if references.tile_size is not None:
-            detector = TiledDetector(self.model, self.image_processor, references.tile_size)
-            for item in batch:
-                if "error" not in item:
-                    found = detector.detect(item.pop("pixels"), references, smoothing=0)
-                    item |= {"score": found.score, "merged_map": found.anomaly_map}
-            return batch
-        for size in sorted({item["seen"] for item in batch if "error" not in item}):
+        fraction = top_fraction or self.model.config.top_fraction
+        for item in (item for item in batch if "pixels" in item):  # at its own size, for tiles
+            self._score_tiles(item, references, fraction, smoothing)
+        for size in sorted({item["seen"] for item in batch if "seen" in item}):
             same_size = [item for item in batch if item.get("seen") == size]
             for start in range(0, len(same_size), at_once):
                 self._score(same_size[start : start + at_once], size, references, fraction)
@@ -216,10 +239,21 @@ class AnomalyDetectionPipeline(Pipeline):
         for item, patches, patch_scores in zip(items, features, scores, strict=True):
             counted = item.get("counted", torch.ones_like(patch_scores, dtype=torch.bool))
             counted_scores = patch_scores[counted][None]  # (1, n)
-            item |= {"patch_scores": patch_scores, "score": image_scores(counted_scores, fraction)}
+            score = image_scores(counted_scores, fraction)
+            item |= {"patch_scores": patch_scores, "score": score, "top_fraction": fraction}
             if references.types:
                 highest = highest_patches(counted_scores, fraction)[0]
                 item["type"] = self._type(patches[counted][highest], references)
+
+    def _score_tiles(self, item: dict, references: IdealReferences, fraction: float, smoothing: float) -> None:
+        """Score an image in tiles; see `_forward`. Its map is merged and smoothed here, at the image's own size."""
+        detector = TiledDetector(self.model, self.image_processor, references.tile_size)
+        asked: dict[str, Any] = {"ignore_mask": item.get("ignored"), "top_fraction": fraction, "name": item["name"]}
+        found = detector.detect(item.pop("pixels"), references, smoothing, **asked)
+        item |= {"score": found.score, "top_fraction": fraction, "merged_map": found.anomaly_map}
+        item["counted"] = found.counted
+        if references.types:
+            item["type"] = self._type(found.patches, references)
 
     def _type(self, patches: Tensor, references: IdealReferences) -> str:
         """The nearest type of anomalous patches (P, C)."""
@@ -228,23 +262,30 @@ class AnomalyDetectionPipeline(Pipeline):
         return nearest_type(deviations, references.abnormal_deviations[0], types)
 
     def postprocess(
-        self, output: dict[str, Any], references: IdealReferences, smoothing: float = 4.0, **asked: Any
+        self,
+        output: dict[str, Any],
+        references: IdealReferences,
+        smoothing: float = 4.0,
+        threshold: float | None = None,
+        **asked: Any,
     ) -> Result:
         """Make the result of one image; further arguments as in `make_verdict`."""
+        ignored = output.get("ignored")
         return make_verdict(
             float(output["score"]),
             self._anomaly_map(output, smoothing),
-            references,
+            calibration_for(references, output["top_fraction"], output.get("counted"), threshold),
             defect_type=output.get("type"),
             picture=output.get("picture"),
+            ignored=None if ignored is None else ignored.numpy(),
+            threshold=threshold,
             **asked,
         )
 
     def _anomaly_map(self, output: dict[str, Any], smoothing: float) -> np.ndarray:
         """The anomaly map (H, W) at the image's own size, without the ignored patches."""
         if "merged_map" in output:
-            merged = output["merged_map"]
-            return (gaussian_smoothing(merged[None], smoothing)[0] if smoothing else merged).numpy()
+            return output["merged_map"].numpy()
         scores, ignored = output["patch_scores"], output.get("ignored")
         # (1, h, w), or (2, h, w) with weights
         patches = scores[None] if ignored is None else scores_and_weights(scores, output["counted"])

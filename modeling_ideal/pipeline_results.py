@@ -1,5 +1,6 @@
 """Results of the pipeline from scores and maps: verdict, mask, regions, type and overlay. Pure functions."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypedDict
 
@@ -10,8 +11,8 @@ from PIL import Image
 from torch import Tensor
 
 from .connected_regions import label_pixels
-from .masks import MaskInput, load_area, patch_masks, resize_mask
 from .references import IdealReferences
+from .threshold import Calibration
 
 DEFAULT_THRESHOLD = 0.5  # for references without calibration
 
@@ -19,27 +20,37 @@ DEFAULT_THRESHOLD = 0.5  # for references without calibration
 def make_verdict(
     score: float,
     anomaly_map: np.ndarray,
-    references: IdealReferences,
+    calibration: Calibration | None,
     *,
     defect_type: str | None = None,
     picture: np.ndarray | None = None,
+    ignored: np.ndarray | None = None,
     threshold: float | None = None,
     return_mask: bool = False,
     return_regions: bool = False,
 ) -> dict[str, Any]:
     """Make the result of one image, as `AnomalyDetectionPipeline` returns it.
 
+    The label decides: mask, regions and overlay show where an anomalous image is anomalous, and nothing in a normal
+    one, even if its map reaches the threshold in fewer patches than the score is made of.
+
     Args:
         score: image score in 0..1.
         anomaly_map: (H, W) float32 in 0..1.
-        references: the references, whose calibration gives the threshold and the probability.
+        calibration: gives the threshold and the confidence; None for the default threshold and no confidence.
         defect_type: the nearest type, if the references have types.
         picture: (H, W, 3) image to draw the overlay on; None for no overlay.
-        threshold: overrides the threshold of the references.
+        ignored: (H, W) bool, pixels that are never anomalous, but not all; None for none.
+        threshold: overrides the threshold of the calibration.
         return_mask: whether to add the mask.
         return_regions: whether to add the regions.
     """
-    calibration = references.calibration
+    if not (math.isfinite(score) and np.isfinite(anomaly_map).all()):
+        count = int((~np.isfinite(anomaly_map)).sum())
+        raise ValueError(
+            f"expected a finite score and map, got score {score:g} and {count} pixels that are NaN or infinite: the "
+            "references or the weights are damaged, or their precision is too low"
+        )
     if threshold is None:
         threshold = DEFAULT_THRESHOLD if calibration is None else calibration.threshold
     anomalous = score >= threshold
@@ -50,16 +61,48 @@ def make_verdict(
         "anomaly_map": anomaly_map,
     }
     if calibration is not None:
-        result["probability"] = calibration.probability(score)
-    if references.types:
+        result["confidence"] = calibration.confidence(score)
+    if defect_type is not None:
         result["type"] = defect_type if anomalous else None
-    if return_mask:
-        result["mask"] = anomaly_map >= threshold
-    if return_regions:
-        result["regions"] = find_regions(anomaly_map >= threshold, anomaly_map)
-    if picture is not None:
-        result["overlay"] = draw_overlay(picture, anomaly_map, threshold)
+    if return_mask or return_regions or picture is not None:
+        mask = anomalous_pixels(anomaly_map, threshold, ignored) if anomalous else np.zeros(anomaly_map.shape, bool)
+        if return_mask:
+            result["mask"] = mask
+        if return_regions:
+            result["regions"] = find_regions(mask, anomaly_map)
+        if picture is not None:
+            result["overlay"] = draw_overlay(picture, anomaly_map, mask, threshold)
     return result
+
+
+def calibration_for(
+    references: IdealReferences, top_fraction: float, counted: Tensor | None, threshold: float | None
+) -> Calibration | None:
+    """The calibration for a kind of scores, see `calibrated_for`; if the user gives the `threshold`, None may do."""
+    try:
+        return references.calibrated_for(top_fraction, counted)
+    except ValueError:
+        if threshold is None:
+            raise
+        return None
+
+
+def anomalous_pixels(anomaly_map: np.ndarray, threshold: float, ignored: np.ndarray | None = None) -> np.ndarray:
+    """Find where an anomalous image is anomalous: bool (H, W), never empty.
+
+    That is where the map is at or above the threshold, or at or above half the height of its highest peak over its
+    median, if that is lower: the score is that of a few patches, and interpolation and smoothing flatten their peak in
+    the map, which may stay below the threshold.
+
+    Args:
+        anomaly_map: (H, W) finite values.
+        threshold: the threshold of the image score.
+        ignored: (H, W) bool, pixels that are never anomalous, but not all; None for none.
+    """
+    judged = anomaly_map if ignored is None else anomaly_map[~ignored]
+    half_height = (float(judged.max()) + float(np.median(judged))) / 2
+    mask = anomaly_map >= np.float64(min(threshold, half_height))  # a Python float would be rounded to float32
+    return mask if ignored is None else mask & ~ignored
 
 
 class Region(TypedDict):
@@ -92,46 +135,6 @@ def find_regions(mask: np.ndarray, anomaly_map: np.ndarray) -> list[Region]:
         {"box": tuple(boxes[index]), "score": float(scores[index]), "area": int(areas[index])}
         for index in np.argsort(-scores, kind="stable")
     ]
-
-
-NO_WEIGHT = 1e-6  # a pixel with less weight is reached by no patch that counts
-
-
-def read_ignored(
-    mask: MaskInput, size: tuple[int, int], seen: tuple[int, int], patch_size: tuple[int, int], name: str
-) -> tuple[Tensor, Tensor]:
-    """Load a mask of pixels to ignore, and find the patches that count because they have no such pixel.
-
-    Args:
-        mask: a mask in any form.
-        size: height and width (H, W) of the image.
-        seen: height and width of the image after resizing.
-        patch_size: height and width of a patch.
-        name: what to call the mask in error messages.
-
-    Returns:
-        The ignored pixels, bool (H, W), and the patches that count, bool (h, w).
-    """
-    ignored = load_area(mask, size, name)
-    resized = torch.from_numpy(resize_mask(ignored, seen))
-    counted = ~patch_masks(resized, patch_size)
-    if not counted.any():
-        raise ValueError(f"{name}: expected some patch outside it, got none of {counted.numel()}")
-    return torch.from_numpy(np.array(ignored)), counted
-
-
-def scores_and_weights(scores: Tensor, counted: Tensor) -> Tensor:
-    """Patch scores (h, w), 0 for patches that do not count, and their weights, 0 or 1: (2, h, w).
-
-    Interpolation and smoothing are linear. Applied to both, the quotient of the two is a map of the patches that
-    count, into which the others have not spread.
-    """
-    return torch.stack([scores * counted, counted.to(scores.dtype)])
-
-
-def weighted_map(values: Tensor, weights: Tensor, ignored: Tensor) -> Tensor:
-    """Divide the interpolated scores (H, W) by the interpolated weights (H, W); 0 where ignored."""
-    return torch.where(ignored | (weights <= NO_WEIGHT), 0, values / weights.clamp_min(NO_WEIGHT))
 
 
 UNKNOWN = "unknown"
@@ -200,15 +203,20 @@ def heat(scores: np.ndarray, scale: Scale) -> np.ndarray:
     return np.stack([*channels, OPACITY * share], -1)
 
 
-def draw_overlay(picture: np.ndarray, anomaly_map: np.ndarray, threshold: float) -> Image.Image:
+def draw_overlay(picture: np.ndarray, anomaly_map: np.ndarray, mask: np.ndarray, threshold: float) -> Image.Image:
     """Draw an anomaly map over the image, which is shown in grey so that its colours are not mistaken for heat.
+
+    The colours agree with the mask: its pixels are at least as hot as the threshold, all others at most.
 
     Args:
         picture: (H, W, 3), uint8 or float in 0..1.
         anomaly_map: (H, W) in 0..1.
+        mask: (H, W) bool, the anomalous pixels.
         threshold: the score in the middle of the colours, see `threshold_scale`.
     """
     grey = picture.mean(-1, keepdims=True) / (255 if picture.dtype == np.uint8 else 1)  # (H, W, 1)
-    colors = heat(anomaly_map, threshold_scale(threshold))
+    limit = np.float64(threshold)  # a Python float would be rounded to float32
+    shown = np.where(mask, np.maximum(anomaly_map, limit), np.minimum(anomaly_map, limit))
+    colors = heat(shown, threshold_scale(threshold))
     blended = grey * (1 - colors[..., 3:]) + colors[..., :3] * colors[..., 3:]
     return Image.fromarray(np.rint(blended * 255).astype(np.uint8))

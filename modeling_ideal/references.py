@@ -1,26 +1,23 @@
 """Encoded reference sets: made once per product, saved and loaded as safetensors."""
 
-import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from .aligned_memory import aligned
-from .threshold import Calibration
+from .input_checks import check_finite
+from .reference_scores import ReferenceScores
+from .references_file import FORMAT, SCORE_TENSORS, SET_TENSORS, read_references
+from .threshold import Calibration, ScorePrior
 
-FORMAT = "ideal-references-1"
-SET_TENSORS = ("normal_features", "abnormal_deviations", "abnormal_sources")  # lists with one tensor per set
-# Fields of a configuration that say where the model came from, and do not change what it computes.
-INCIDENTAL = ("_name_or_path", "architectures", "dtype", "transformers_version")
+CALIBRATIONS_KEPT = 16  # calibrations for other settings that a reference set remembers
 
 
 @dataclass
@@ -29,7 +26,8 @@ class IdealReferences:
 
     Args:
         normal_features: R tensors (Q_r, C), patch features of the normal references.
-        deviation_vectors: (R, M, C) intrinsic deviation vectors; None without abnormal references.
+        deviation_vectors: (R, M, C) intrinsic deviation vectors; None without abnormal references, or in a
+            training-free model.
         abnormal_deviations: R tensors (A_r, C), denoised deviations of the anomalous patches; may be empty.
         abnormal_sources: R tensors (A_r,), index of the abnormal reference of each anomalous patch; may be empty.
         num_normal: number of normal references per set.
@@ -38,8 +36,15 @@ class IdealReferences:
             abnormal references.
         types: the type of the defect in each abnormal reference; may be empty.
         fingerprint: of the model that encoded the references; empty within a call of the model.
-        calibration: the threshold for these references, if they are calibrated.
+        calibration: the threshold for these references and `top_fraction`, if they are calibrated; for scores that
+            are made in another way, `calibrated_for` gives another one.
+        top_fraction: the share of the highest patch scores whose mean `calibration` is for; None if it is not known,
+            in a file of an earlier release.
+        scores: what the calibration is made from.
+        processing: settings of the processor that made the model's inputs, see `processing_of`; None if they are not
+            known, because the references were encoded from tensors.
         tile_size: height and width of the tiles that the references were cut into; None for whole images.
+        file_format: the format of the file that the references were loaded from.
     """
 
     normal_features: list[Tensor]
@@ -52,8 +57,13 @@ class IdealReferences:
     types: list[str] = field(default_factory=list)
     fingerprint: str = ""
     calibration: Calibration | None = None
+    top_fraction: float | None = None
+    scores: ReferenceScores | None = None
+    processing: dict[str, Any] | None = None
     tile_size: tuple[int, int] | None = None
+    file_format: str = FORMAT
     normal_directions: list[Tensor] = field(init=False, repr=False)  # R tensors (Q_r, C) at length 1
+    _calibrations: dict[tuple, Calibration] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.types and len(self.types) != self.num_abnormal:
@@ -71,6 +81,74 @@ class IdealReferences:
         index = index if len(self) > 1 else 0
         return self.normal_features[index], self.normal_directions[index]
 
+    def calibrated_for(self, top_fraction: float, counted: Tensor | None = None) -> Calibration | None:
+        """The calibration for image scores that are made in a certain way; None if these references have none.
+
+        Args:
+            top_fraction: share of the highest patch scores whose mean is the image score.
+            counted: (h, w) bool, the patches that affect the image score; None for all.
+        """
+        if self.calibration is None:
+            return None
+        if counted is not None and bool(counted.all()):
+            counted = None
+        # A file that does not say what its threshold is for was made with the model's own setting, if by the model.
+        if counted is None and self.top_fraction in (top_fraction, None):
+            return self.calibration
+        if self.scores is None:
+            raise ValueError(
+                "references: expected patch scores with them, to find the threshold for "
+                + (f"top_fraction={top_fraction}" if counted is None else "the patches that are not ignored")
+                + f", got a threshold for top_fraction={self.top_fraction} alone; encode the references again"
+            )
+        key = (top_fraction, None if counted is None else (tuple(counted.shape), counted.cpu().numpy().tobytes()))
+        if key not in self._calibrations:
+            if len(self._calibrations) >= CALIBRATIONS_KEPT:
+                self._calibrations.clear()
+            self._calibrations[key] = self.scores.calibrate(
+                top_fraction, self.calibration.false_alarm, self.calibration.prior, counted
+            )
+        return self._calibrations[key]
+
+    def check_values(self) -> None:
+        """Raise ValueError if any value is NaN or infinite; scores would be too, or would mean nothing."""
+        for name, tensor in self._tensors().items():
+            if tensor.is_floating_point():
+                check_finite(f"references, {name}", tensor)
+
+    def check_processing(self, processor: Any) -> None:
+        """Raise ValueError if the references were made by a processor with other settings than this one's."""
+        current = processing_of(processor)
+        for name, value in (self.processing or {}).items():
+            if current.get(name) != value:
+                raise ValueError(
+                    f"references: expected a processor with {name} {value}, as when they were encoded, "
+                    f"got {current.get(name)}; encode the references again"
+                )
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a user should know of the verdicts with these references, one sentence each."""
+        found = []
+        if self.calibration is None:
+            reason = "the references are not calibrated"
+            if not self.num_normal and self.mask_source == "estimated":
+                reason = "abnormal references alone, without masks, give no threshold"
+            found.append(f"{reason}: images are judged by the default threshold of 0.5, which fits no product")
+        elif self.calibration.warning:
+            found.append(self.calibration.warning)
+        if self.mask_source == "estimated":
+            found.append(
+                "the defects in the abnormal references are not marked: "
+                "the patches that deviate most are taken for them"
+            )
+        if self.calibration is not None and self.file_format != FORMAT:
+            found.append(
+                "the references are of an earlier release, which did not store the settings that their threshold is "
+                "for: encode them again, unless the settings of the model and its processor are still the same"
+            )
+        return found
+
     def __repr__(self) -> str:
         marks = {"given": ", defects marked", "estimated": ", defects estimated", "none": ""}[self.mask_source]
         types = f", types {sorted(set(self.types))}" if self.types else ""
@@ -80,7 +158,7 @@ class IdealReferences:
         )
 
     def to(self, device: torch.device | str) -> "IdealReferences":
-        """Copy the references to a device."""
+        """Copy the references to a device; `scores` stay on the CPU, where thresholds are found."""
         return replace(
             self,
             normal_features=[features.to(device) for features in self.normal_features],
@@ -92,9 +170,6 @@ class IdealReferences:
     def save(self, path: str | os.PathLike) -> None:
         """Write the references to a safetensors file, which is either complete or not there."""
         path = Path(path)
-        tensors = {f"{name}.{index}": value for name in SET_TENSORS for index, value in enumerate(getattr(self, name))}
-        if self.deviation_vectors is not None:
-            tensors["deviation_vectors"] = self.deviation_vectors
         header = {
             "num_sets": len(self),
             "num_normal": self.num_normal,
@@ -102,56 +177,83 @@ class IdealReferences:
             "mask_source": self.mask_source,
             "types": self.types,
             "fingerprint": self.fingerprint,
-            "calibration": None if self.calibration is None else self.calibration.to_dict(),
+            "calibration": None
+            if self.calibration is None
+            else {**self.calibration.to_dict(), "top_fraction": self.top_fraction},
             "tile_size": self.tile_size,
+            "processing": self.processing,
+            "scored_pictures": 0 if self.scores is None else self.scores.num_normal,
         }
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             save_file(
-                {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
+                {name: value.detach().cpu().contiguous().clone() for name, value in self._tensors().items()},
                 temporary,
-                metadata={"format": FORMAT, "header": json.dumps(header)},
+                metadata={"format": self.file_format, "header": json.dumps(header)},
             )
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)
 
+    def _tensors(self) -> dict[str, Tensor]:
+        """All tensors, by their names in a file."""
+        tensors = {f"{name}.{index}": value for name in SET_TENSORS for index, value in enumerate(getattr(self, name))}
+        if self.deviation_vectors is not None:
+            tensors["deviation_vectors"] = self.deviation_vectors
+        if self.scores is not None:
+            parts = (self.scores.normal, self.scores.abnormal, self.scores.marked)
+            tensors |= {name: part for name, part in zip(SCORE_TENSORS, parts, strict=True) if part is not None}
+        return tensors
+
     @classmethod
     def load(cls, path: str | os.PathLike) -> "IdealReferences":
         """Read a file written by `save`; the model checks on use that it encoded the references."""
-        try:
-            with safe_open(path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                tensors = {name: aligned(file.get_tensor(name)) for name in file.keys()}  # noqa: SIM118
-        except SafetensorError as error:
-            raise ValueError(f"expected a safetensors file of IDEAL references, got {str(path)!r}: {error}") from error
-        if metadata.get("format") != FORMAT:
-            raise ValueError(
-                f"expected a file of IDEAL references ({FORMAT}), "
-                f"got {str(path)!r} of format {metadata.get('format')!r}"
-            )
-        header = json.loads(metadata["header"])
-        sets = range(header.pop("num_sets"))
-        calibration, tile_size = header.pop("calibration", None), header.pop("tile_size", None)  # not in older files
+        file_format, header, tensors = read_references(path)
+        sets, pictures, calibration = (header.pop(name) for name in ("num_sets", "scored_pictures", "calibration"))
+        normal, abnormal, marked = (tensors.pop(name, None) for name in SCORE_TENSORS)
+        scores = None
+        if normal is not None and abnormal is not None:
+            scores = ReferenceScores(normal, abnormal, marked, pictures)
+        header["tile_size"] = header["tile_size"] and tuple(header["tile_size"])
         groups: dict[str, Any] = {
-            name: [tensors[f"{name}.{index}"] for index in sets] for name in SET_TENSORS if f"{name}.0" in tensors
+            name: [tensors[f"{name}.{index}"] for index in range(sets)]
+            for name in SET_TENSORS
+            if f"{name}.0" in tensors
         }
-        return cls(
-            deviation_vectors=tensors.get("deviation_vectors"),
-            calibration=None if calibration is None else Calibration.from_dict(calibration),
-            tile_size=None if tile_size is None else (tile_size[0], tile_size[1]),
+        references = cls(
             **groups,
             **header,
+            deviation_vectors=tensors.get("deviation_vectors"),
+            scores=scores,
+            file_format=file_format,
         )
+        if calibration is None:
+            return references
+        try:
+            return replace(references, **_calibration(calibration, scores))
+        except ValueError as error:
+            raise ValueError(f"expected a file of IDEAL references, got {str(path)!r}: {error}") from error
 
 
-def model_fingerprint(
-    settings: Sequence, backbone_config: Mapping, named_parameters: Iterable[tuple[str, Tensor]]
-) -> str:
-    """SHA-256 of the weights and settings of a model: models with the same hash encode references identically."""
-    backbone = {name: value for name, value in backbone_config.items() if name not in INCIDENTAL}
-    digest = hashlib.sha256(json.dumps([list(settings), backbone], sort_keys=True, default=str).encode())
-    for name, tensor in named_parameters:
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()
+def processing_of(processor: Any) -> dict[str, Any]:
+    """The settings of an `IdealImageProcessor` that change scores, as JSON would give them back."""
+    return {
+        "size": [processor.size["height"], processor.size["width"]],
+        "patch_size": processor.patch_size,
+        "keep_aspect_ratio": processor.keep_aspect_ratio,
+        "image_mean": [float(value) for value in processor.image_mean],
+        "image_std": [float(value) for value in processor.image_std],
+    }
+
+
+def _calibration(values: Mapping[str, Any], scores: ReferenceScores | None) -> dict[str, Any]:
+    """The threshold by the rule of this release, from what a file has, and the setting that it is for."""
+    fraction, false_alarm = values.get("top_fraction"), values["false_alarm"]
+    prior = ScorePrior(**values.get("prior") or {})
+    if scores is not None and fraction is not None:
+        calibration = scores.calibrate(fraction, false_alarm, prior)
+    else:
+        count = round(1 / values["supported_false_alarm"]) - 1
+        groups = (values["normal_scores"], values["abnormal_scores"])
+        calibration = Calibration.from_scores(*groups, false_alarm, count, prior)
+    return {"calibration": calibration, "top_fraction": fraction}

@@ -12,6 +12,7 @@ from .normal_variation_eraser import nearest_cosine, unit
 
 # A deviation this small relative to its feature (in squared length) is rounding, and its direction is meaningless.
 NEGLIGIBLE_DEVIATION = 1e-8
+NO_WEIGHT = 1e-6  # a pixel with less weight is reached by no patch that counts
 
 
 def cosine_distance(cosine: Tensor) -> Tensor:
@@ -46,6 +47,26 @@ def projection_cosine(deviations: Tensor, vectors: Tensor, features: Tensor) -> 
     return cosine.clamp(0, 1) * (length / (length + negligible + tiny))
 
 
+def align(deviations: Tensor, features: Tensor, vectors: Tensor | None, known: Sequence[Tensor], form: str) -> Tensor:
+    """Alignment (B, N) in [0, 1] of deviations with known anomalies, in the form that `IdealConfig.alignment` names.
+
+    Differs from the paper: `"weighted"` is the mean of the cosines to the projection and to the nearest deviation of a
+    reference, times the relative length of the deviation. Without vectors, the nearest deviation alone counts.
+
+    Args:
+        deviations: (B, N, C) denoised deviations.
+        features: (B, N, C) features of the same patches.
+        vectors: (B or 1, M, C) intrinsic deviation vectors; None for a training-free model.
+        known: B tensors (A, C), denoised deviations of the anomalous reference patches.
+        form: `"cosine"`, `"euclidean"` or `"weighted"`.
+    """
+    cosines = [] if vectors is None else [projection_cosine(deviations, vectors, features)]
+    if form == "weighted" or vectors is None:
+        cosines.append(known_cosine(deviations, known))
+    cosine = torch.stack(cosines).mean(0)
+    return deviation_share(deviations, features) * cosine if form == "weighted" else deviation_alignment(cosine, form)
+
+
 def deviation_alignment(cosine: Tensor, alignment: str) -> Tensor:
     """Similarity in [0, 1] of deviations and their projections, from their cosine.
 
@@ -57,26 +78,24 @@ def deviation_alignment(cosine: Tensor, alignment: str) -> Tensor:
     return 1 - cosine_distance(cosine)
 
 
-def weighted_alignment(cosine: Tensor, known: Sequence[Tensor], deviations: Tensor, features: Tensor) -> Tensor:
-    """Similarity in [0, 1] of deviations to known anomalies, weighted by the length of the deviation.
+def known_cosine(deviations: Tensor, known: Sequence[Tensor]) -> Tensor:
+    """Cosine in [0, 1] of deviations (B, N, C) to the nearest deviation that references show, B tensors (A, C).
 
-    Differs from the paper: the deviation of a normal patch is tiny and may point anywhere, so the similarity is
-    weighted by the length of the deviation relative to its feature; and it is the mean of the cosines to the
-    projection and to the nearest deviation of a reference. Chosen on held-out source categories (docs/choices.md).
-
-    Args:
-        cosine: (B, N) cosine of each deviation and its projection.
-        known: B tensors (A, C), denoised deviations of the anomalous reference patches.
-        deviations: (B, N, C) denoised deviations.
-        features: (B, N, C) features of the same patches.
+    A deviation that points away from all of them is no more like them than one at a right angle: both get 0.
     """
-    known_cosine = torch.stack(
-        [nearest_cosine(part, unit(others)) for part, others in zip(deviations, known, strict=True)]
-    )  # (B, N)
+    nearest = [nearest_cosine(part, unit(others)) for part, others in zip(deviations, known, strict=True)]
+    return torch.stack(nearest).clamp_min(0)  # (B, N)
+
+
+def deviation_share(deviations: Tensor, features: Tensor) -> Tensor:
+    """Length of deviations (B, N, C) relative to that of the features (B, N, C) they belong to, at most 1: (B, N).
+
+    Differs from the paper, where alignment counts the same for any length: the deviation of a normal patch is tiny
+    and may point anywhere. Chosen on held-out source categories (docs/choices.md).
+    """
     lengths = torch.linalg.vector_norm(deviations, dim=-1)
     sizes = torch.linalg.vector_norm(features, dim=-1)
-    share = (lengths / sizes.clamp_min(torch.finfo(sizes.dtype).tiny)).clamp(max=1)
-    return share * (cosine + known_cosine.clamp_min(0)) / 2
+    return (lengths / sizes.clamp_min(torch.finfo(sizes.dtype).tiny)).clamp(max=1)
 
 
 def patch_scores(nearest_cosine: Tensor, alignment: Tensor | None) -> Tensor:
@@ -99,6 +118,20 @@ def highest_patches(scores: Tensor, top_fraction: float) -> Tensor:
 def smooth_patches(scores: Tensor, sigma: float) -> Tensor:
     """Smooth patch scores (B, h, w) with a Gaussian of `sigma` patches; 0 for none."""
     return gaussian_smoothing(scores, sigma) if sigma else scores
+
+
+def scores_and_weights(scores: Tensor, counted: Tensor) -> Tensor:
+    """Patch scores (h, w), 0 for patches that do not count, and their weights, 0 or 1: (2, h, w).
+
+    Interpolation and smoothing are linear. Applied to both, the quotient of the two is a map of the patches that
+    count, into which the others have not spread.
+    """
+    return torch.stack([scores * counted, counted.to(scores.dtype)])
+
+
+def weighted_map(values: Tensor, weights: Tensor, ignored: Tensor) -> Tensor:
+    """Divide the interpolated scores (H, W) by the interpolated weights (H, W); 0 where ignored."""
+    return torch.where(ignored | (weights <= NO_WEIGHT), 0, values / weights.clamp_min(NO_WEIGHT))
 
 
 def upsample(maps: Tensor, size: tuple[int, int]) -> Tensor:

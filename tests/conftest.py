@@ -52,7 +52,7 @@ def tiny_model(seed=0, **changes):
     torch.manual_seed(seed)
     model = IdealModel(tiny_config(**changes))
     with torch.no_grad():
-        for parameter in model.deviation_encoder.parameters():
+        for parameter in model.deviation_encoder.parameters() if model.deviation_encoder is not None else ():
             parameter.add_(0.2 * torch.randn_like(parameter))
     return model
 

@@ -6,6 +6,7 @@
 """
 
 import json
+import os
 import subprocess
 import sys
 import sysconfig
@@ -80,8 +81,6 @@ def check() -> None:
 
 
 if __name__ == "__main__":
-    import os
-
     with tempfile.TemporaryDirectory() as empty:
         os.chdir(empty)
         check()

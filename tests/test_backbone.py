@@ -20,6 +20,9 @@ BACKBONES = {
     "vit": {"patch_size": 8, "image_size": 32},
     "deit": {"patch_size": 8, "image_size": 32},
     "pixio": {"patch_size": 16, "image_size": 64},
+    "clip_vision_model": {"patch_size": 8, "image_size": 32},
+    "siglip_vision_model": {"patch_size": 8, "image_size": 32},
+    "vit_mae": {"patch_size": 8, "image_size": 32},
 }
 
 
@@ -31,7 +34,7 @@ def build(name):
     return IdealModel(IdealConfig(backbone_config=config, image_size=4 * patch, num_attention_heads=4)), patch
 
 
-@pytest.mark.parametrize("name", BACKBONES)
+@pytest.mark.parametrize("name", sorted(set(BACKBONES) - {"siglip_vision_model", "vit_mae"}))  # see test_vision_towers
 def test_features_are_the_patch_tokens(name):
     model, patch = build(name)
     images = torch.randn(2, 3, 3 * patch, 5 * patch)

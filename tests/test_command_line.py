@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from modeling_ideal import IDEAL_TINY, __version__, cli
+from modeling_ideal import IDEAL_TINY, __version__, cli, model_name
 from modeling_ideal.cli import main
 
 HELP = """
@@ -77,3 +77,19 @@ def test_the_embedded_model_has_a_name():
     assert parsed.model == IDEAL_TINY
     parsed = cli.build_parser().parse_args(["cost", "--model", "ideal-tiny", "org/other"])
     assert parsed.model == [IDEAL_TINY, "org/other"]
+    assert [model_name(folder) for folder in parsed.model] == ["ideal-tiny", "other"]  # as tables and records say
+
+
+def test_errors_are_one_line_and_debug_shows_where_they_came_from(capsys):
+    command = ["tables", "nowhere.json"]
+    assert main(command) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    for words in (["--debug", *command], [*command, "--debug"]):
+        with pytest.raises(FileNotFoundError):
+            main(words)
+
+
+def test_every_command_that_computes_has_a_device():
+    actions = cli.build_parser()._subparsers._group_actions[0].choices
+    devices = {name for name, command in actions.items() if "--device" in command._option_string_actions}
+    assert devices == {"demo", "references", "detect", "train", "evaluate", "cost"}

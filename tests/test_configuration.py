@@ -29,6 +29,8 @@ DEFAULTS = {
     "top_fraction": 0.01,
     "patch_smoothing": 0.0,
     "share_normals": False,
+    "deviation_encoder": "attention",
+    "score_prior": None,
 }
 
 
@@ -71,14 +73,17 @@ BAD_VALUES = [
     ({"alignment": "dot"}, r"alignment: expected one of \('cosine', 'euclidean', 'weighted'\), got 'dot'"),
     ({"patch_smoothing": -1}, r"patch_smoothing: expected a number >= 0, got -1"),
     ({"share_normals": 1}, r"share_normals: expected True or False, got 1"),
+    ({"deviation_encoder": "mlp"}, r"deviation_encoder: expected one of \('attention', None\), got 'mlp'"),
+    ({"score_prior": {"width": 1}}, r"score_prior: expected fields among \['spread', .* got {'width': 1}"),
+    ({"score_prior": {"spread": -1}}, r"score_prior.spread: expected a number > 0, got -1"),
     ({"loss_form": "three"}, r"loss_form: expected one of \('single_map', 'two_channel'\), got 'three'"),
     ({"neighbors": 3}, r"expected fields among \['alignment', .* got unknown \['neighbors'\]"),
     ({"backbone": "facebook/dinov2-small"}, r"got unknown \['backbone'\]"),
     ({"backbone_config": {"hidden_size": 8}}, r"backbone_config: expected a 'model_type' among its keys"),
     ({"backbone_config": {"model_type": "resnet"}}, r"expected a vision transformer with a hidden_size, got 'resnet'"),
     (
-        {"backbone_config": {"model_type": "swin", "out_features": ["stage1", "stage2"]}},
-        r"out_features: expected one stage of 'swin', whose stages differ in size, got \['stage1', 'stage2'\]",
+        {"backbone_config": {"model_type": "swin"}},
+        r"expected a vision transformer with one grid of patches, .* got 'swin', whose stages differ in size",
     ),
     (
         {"backbone_config": {"model_type": "dinov2", "out_features": []}},

@@ -54,12 +54,22 @@ def test_the_demo_writes_a_folder_one_can_open(model_folder, tmp_path, capsys, m
     page = (out / "index.html").read_text()
     pictures = {file.name for file in out.glob("*.png")}
     assert pictures == {part.split("'")[0] for part in page.split("src='")[1:]}
-    assert main(["demo", "--model", str(model_folder), "--out", str(out)]) == 0  # its own folder it may replace
+    assert "The confidence is the estimated share of good parts that score lower." in page
+    (out / "notes.txt").write_text("mine")
+    assert main(["demo", "--model", str(model_folder), "--out", str(out)]) == 0  # its own files it may replace
+    assert (out / "notes.txt").read_text() == "mine"
     assert list(tmp_path.iterdir()) == [out]
+    (out / "query_00.png").write_text("mine too")
+    assert main(["demo", "--model", str(model_folder), "--out", str(out)]) == 2
+    assert "'query_00.png' was not written by `ideal demo`, or was changed since" in capsys.readouterr().err
+    assert (out / "query_00.png").read_text() == "mine too"
 
 
 def test_the_demo_leaves_other_folders_alone(model_folder, tmp_path, capsys):
-    (tmp_path / "mine.txt").write_text("mine")
+    for name in ("mine.txt", "results.json"):
+        (tmp_path / name).write_text("mine")
     assert main(["demo", "--model", str(model_folder), "--out", str(tmp_path)]) == 2
-    assert "expected a new folder or one made by the demo" in capsys.readouterr().err
-    assert (tmp_path / "mine.txt").read_text() == "mine"
+    assert "expected a new or empty folder, or one made by `ideal demo`" in capsys.readouterr().err
+    assert [file.read_text() for file in tmp_path.iterdir()] == ["mine", "mine"]
+    assert main(["demo", "--model", str(model_folder), "--out", str(tmp_path / "mine.txt")]) == 2
+    assert "where " in capsys.readouterr().err

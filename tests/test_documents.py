@@ -1,9 +1,12 @@
 """What the documents say is true: snippets and commands run, links lead somewhere, files and modules exist."""
 
+import os
 import pkgutil
 import re
 import shlex
+import subprocess
 from pathlib import Path
+from urllib.parse import unquote
 
 import numpy as np
 import pytest
@@ -17,8 +20,19 @@ from modeling_ideal.saving import shipped_files
 from .evaluation.conftest import save_part
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = (".", "docs", "docs/results", "docs/results/*", "hub/*", "modeling_ideal/*")
-DOCUMENTS = sorted(str(path.relative_to(ROOT)) for folder in FOLDERS for path in ROOT.glob(f"{folder}/*.md"))
+GIT = ["git", "-C", str(ROOT)]
+
+
+def tracked_files():
+    """Every file of the repository; in an unpacked archive, which has no index, every file that is there."""
+    if not (ROOT / ".git").exists():
+        return {str(path.relative_to(ROOT)) for path in ROOT.rglob("*") if path.is_file()}
+    listed = subprocess.run([*GIT, "ls-files", "-z"], capture_output=True, text=True, check=True)
+    return set(filter(None, listed.stdout.split("\0")))
+
+
+TRACKED = tracked_files()
+DOCUMENTS = sorted(name for name in TRACKED if name.endswith(".md") and not name.startswith("."))
 PRESENT = [name for name in DOCUMENTS if name != "CHANGELOG.md"]  # which also names what is gone
 HUB_MODEL = "org/ideal"  # a repository of a tiny model stands in
 HUB_BACKBONE = "facebook/dinov2-small"  # not available offline; a small random one of its kind stands in
@@ -158,15 +172,55 @@ def headings(text):
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_links_lead_somewhere(name):
-    for link in re.findall(r"\]\(([^)\s]+)\)", read(name)):
+LINKS = (
+    r"\]\(<?([^)\s>]+)>?(?:\s+[\"'][^)]*)?\)",  # [text](link "title"), and pictures
+    r"^\[[^\]]+\]:\s+<?([^\s>]+)",  # [name]: link
+    r"<(?:a|img|source)\b[^>]*?\b(?:href|src|srcset)=[\"']([^\"']+)[\"']",
+)
+
+
+def broken_links(name, text):
+    """The relative links of a document that lead to no tracked file or folder, or to no heading of it."""
+    text = re.sub(r"^```.*?^```$|`[^`\n]*`", "", text, flags=re.MULTILINE | re.DOTALL)  # code is not a link
+    broken = []
+    for link in (link for pattern in LINKS for link in re.findall(pattern, text, re.MULTILINE)):
         if re.match(r"[a-z]+:", link):
             continue  # on the web
         path, _, anchor = link.partition("#")
-        target = (ROOT / name).parent / path if path else ROOT / name
-        assert target.exists(), link
-        assert not anchor or anchor in headings(target.read_text()), link
+        target = os.path.normpath(os.path.join(os.path.dirname(name), unquote(path))) if path else name
+        there = target in TRACKED or any(file.startswith(f"{target}/") for file in TRACKED) or target == "."
+        if not there or (anchor and anchor not in headings(text if target == name else read(target))):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_lead_somewhere(name):
+    assert broken_links(name, read(name)) == []
+
+
+def test_broken_links_are_found():
+    kept_out = ROOT / "docs" / "results" / "untracked.json"  # there, perhaps, but not in the repository
+    text = f"""# A heading
+
+[good](../data.md) [good](../data.md#masks) [here](#a-heading) [folder](mpdd_tiny) ![good](../overview.svg "title")
+[web](https://example.org/none) `[code](none)` <img src="../overview.svg"> [root](../..)
+
+[kept out]({kept_out.name}) [anchor](../data.md#none) [here](#none) ![picture](none.png) [title](none.md "title")
+<img alt="x" src="none.svg"> <a href='none.html'>x</a>
+
+[named]: none.txt
+"""
+    expected = ["untracked.json", "../data.md#none", "#none", "none.png", "none.md", "none.txt"]
+    assert broken_links("docs/results/README.md", text) == [*expected, "none.svg", "none.html"]
+
+
+def test_the_record_of_a_benchmark_is_not_kept_out():
+    command = [*GIT, "check-ignore", "--no-index", "benchmarks.json", "docs/results/benchmarks.json"]
+    ignored = subprocess.run(command, capture_output=True, text=True, check=False)
+    if ignored.returncode not in (0, 1):
+        pytest.skip("not a clone")
+    assert ignored.stdout.split() == ["benchmarks.json"]  # a run of one's own, in the root
 
 
 @pytest.mark.parametrize("name", PRESENT)

@@ -6,7 +6,8 @@ import torch
 from transformers import pipeline
 
 from modeling_ideal import IdealImageProcessor
-from modeling_ideal.pipeline_results import read_ignored, scores_and_weights, weighted_map
+from modeling_ideal.pipeline_inputs import read_ignored
+from modeling_ideal.scoring import scores_and_weights, weighted_map
 
 from .conftest import PATCH, tiny_model
 from .pictures import photograph

@@ -1,6 +1,8 @@
 """IdealImageProcessor: every kind of picture and mask that people have."""
 
+import io
 import json
+import struct
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from transformers.utils import ModelOutput
 from modeling_ideal import IdealImageProcessor
 from modeling_ideal.image_inputs import load_image
 from modeling_ideal.image_processing_ideal import gaussian_smoothing
+from modeling_ideal.masks import load_area
 
 MEAN, STD = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
 
@@ -106,6 +109,27 @@ def test_grey_pictures(processor, values, tmp_path):
         np.testing.assert_allclose(pixels(processor, image), expected, atol=0.005, err_msg=name)
 
 
+def big_endian_tiff(values):
+    """An uncompressed grey TIFF file of 16-bit values (H, W), most significant byte first."""
+    height, width = values.shape
+    data = values.astype(">u2").tobytes()
+    short = {256: width, 257: height, 258: 16, 259: 1, 262: 1, 277: 1, 278: height}
+    entries = {**{tag: struct.pack(">HIHH", 3, 1, value, 0) for tag, value in short.items()}}
+    entries |= {273: struct.pack(">HII", 4, 1, 8), 279: struct.pack(">HII", 4, 1, len(data))}
+    table = b"".join(struct.pack(">H", tag) + entries[tag] for tag in sorted(entries))
+    return b"MM" + struct.pack(">HI", 42, 8 + len(data)) + data + struct.pack(">H", len(entries)) + table + bytes(4)
+
+
+def test_big_endian_values(values):
+    deep = values[..., 0].astype(np.uint16) * 256 + values[..., 1]
+    expected = load_image(deep, "query")
+    opened = Image.open(io.BytesIO(big_endian_tiff(deep)))
+    assert opened.mode == "I;16B"
+    for image in (opened, big_endian_tiff(deep), deep.astype(">u2"), deep.astype(">f8") / 65535):
+        np.testing.assert_allclose(load_image(image, "query"), expected, atol=1e-6)
+    np.testing.assert_array_equal(load_area(big_endian_tiff(deep * (deep > 30000)), deep.shape, "mask"), deep > 30000)
+
+
 def test_sixteen_bits_keep_their_precision():
     deep = np.array([[1000, 1001], [1002, 1003]], np.uint16)
     assert len(np.unique(load_image(deep, "query"))) == 4
@@ -160,7 +184,7 @@ BAD_INPUT = {
     ),
     "large floats": ({"query": np.array([[0, 4095.0]])}, r"expected float values in 0..1 or 0..255, got 0..4095"),
     "large integers": ({"query": np.array([[0, 4095]])}, r"expected int64 values in 0..255, or uint16, got 0..4095"),
-    "a number": ({"query": [3]}, r"query\[0\]: expected a path, a PIL image, .* got int"),
+    "a number": ({"query": [3]}, r"query\[0\]: expected a path, bytes, .* got int"),
     "a missing file": (
         {"query": "no_such_part.png"},
         r"query\[0\]: no_such_part.png: expected a readable image, got FileNotFoundError",

@@ -1,12 +1,18 @@
 """Masks of abnormal references, in every form that people have."""
 
+from io import BytesIO
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from modeling_ideal import IdealImageProcessor
+from modeling_ideal.data import load_records
 from modeling_ideal.data.images import read_masks
+from modeling_ideal.image_inputs import upright
+from modeling_ideal.training.encoder import BackboneEncoder
 
 SHAPE = np.zeros((30, 40), bool)
 SHAPE[5:12, 10:25] = True
@@ -87,6 +93,12 @@ def with_alpha(image, visible):
     return image
 
 
+def big_endian(marked):
+    """A 16-bit image in the byte order of other machines."""
+    return Image.frombytes("I;16B", marked.shape[::-1], (marked * 300).astype(">u2").tobytes())
+
+
+NOISE = np.random.default_rng(0).integers(0, 30, SHAPE.shape, dtype=np.uint8)
 WHITE, RED, BLACK = [255] * 3, [255, 0, 0], [0] * 3
 UPSIDE_DOWN = Image.Exif()
 UPSIDE_DOWN[0x0112] = 3
@@ -113,23 +125,62 @@ MASK_FILES = {
     "16 bits": ("a.png", Image.fromarray(SHAPE.astype(np.uint16)), {}, SHAPE),
     "32 bits": ("a.tif", Image.fromarray(SHAPE.astype(np.int32) * 70_000), {}, SHAPE),
     "float": ("a.tif", Image.fromarray(SHAPE.astype(np.float32) / 1000), {}, SHAPE),
+    "16 bits, big-endian": ("a.tif", big_endian(SHAPE), {}, SHAPE),
+    "JPEG with noise": ("a.jpg", Image.fromarray(NOISE + SHAPE.astype(np.uint8) * 200), {"quality": 30}, SHAPE),
+    "lossy WebP": ("a.webp", Image.fromarray(SHAPE.astype(np.uint8) * 255), {"quality": 50}, SHAPE),
     "JPEG": ("a.jpg", Image.fromarray(SHAPE.astype(np.uint8) * 255), {"quality": 95}, SHAPE),
     "EXIF": ("a.png", Image.fromarray(SHAPE[::-1, ::-1]), {"exif": UPSIDE_DOWN}, SHAPE),
 }
 
 
 @pytest.mark.parametrize("case", MASK_FILES)
-def test_a_mask_file_marks_the_same_for_the_processor_and_for_a_data_set(picture, tmp_path, case):
+def test_a_mask_file_marks_the_same_for_every_reader(picture, tmp_path, case):
     name, image, options, expected = MASK_FILES[case]
     path = tmp_path / name
     image.save(path, **options)
+    content = path.read_bytes()
     np.testing.assert_array_equal(read_masks([path], (40, 30)), expected)
-    for mask in (path, str(path), Image.open(path)):
+    encoder = BackboneEncoder(None, unresized())
+    if case != "EXIF":  # records hold upright pictures
+        np.testing.assert_array_equal(encoder.prepare_mask(Image.open(path)), expected)
+    # A path, as from `ideal references --masks`; an image from memory and bytes, as from a request to the endpoint.
+    for mask in (path, str(path), Image.open(path), content, BytesIO(content), Image.open(BytesIO(content))):
         if expected.any():
             np.testing.assert_array_equal(mask_of(unresized(), picture, mask), expected)
         else:
             with pytest.raises(ValueError, match=r"masks\[0\]: expected at least one anomalous \(non-zero\) pixel"):
                 mask_of(unresized(), picture, mask)
+
+
+def test_the_records_of_a_data_set_hold_the_same_marks(tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    expected = {}
+    for number, (name, image, options, marked) in enumerate(MASK_FILES.values()):
+        path = tmp_path / "parts" / "masks" / f"{number}{Path(name).suffix}"
+        for kind in ("normal", "abnormal", "masks"):
+            (tmp_path / "parts" / kind).mkdir(parents=True, exist_ok=True)
+        image.save(path, **options)
+        Image.new("RGB", (40, 30)).save(tmp_path / "parts" / "abnormal" / f"{number}.png")
+        expected[f"abnormal/{number}.png"] = marked
+    records = load_records(tmp_path / "parts")
+    assert len(records) == len(expected)
+    for record in records:
+        np.testing.assert_array_equal(np.asarray(record["mask"]) == 255, expected[record["path"]])
+
+
+@pytest.mark.parametrize("name", ["a.gif", "a.tif", "a.png", "a.webp"])
+def test_a_mask_of_several_frames_is_refused(picture, tmp_path, name):
+    frames = [Image.fromarray(part.astype(np.uint8) * 255) for part in (SHAPE, ~SHAPE)]
+    path = tmp_path / name
+    frames[0].save(path, save_all=True, append_images=frames[1:])
+    message = r"expected a mask of one frame, got a (GIF|TIFF|PNG|WEBP) file of several"
+    with pytest.raises(ValueError, match=message):
+        read_masks([path], (40, 30))
+    for mask in (path, Image.open(path), path.read_bytes(), upright(Image.open(path))):
+        with pytest.raises(ValueError, match=r"masks\[0\]: " + message):
+            mask_of(unresized(), picture, mask)
+    frames[0].save(path, save_all=True)
+    np.testing.assert_array_equal(mask_of(unresized(), picture, path), SHAPE)
 
 
 def test_a_mask_file_with_nan_is_refused(picture, tmp_path):

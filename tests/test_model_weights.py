@@ -1,11 +1,12 @@
 """Weights: frozen backbone, initial values, saving and loading, precision, pre-trained backbones."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
 
-from modeling_ideal import IdealConfig, IdealImageProcessor, IdealModel
+from modeling_ideal import IdealConfig, IdealImageProcessor, IdealModel, IdealReferences, encode_calibrated
 
 from .conftest import PATCH, random_images, random_masks, tiny_model
 from .test_model import assert_same
@@ -86,6 +87,70 @@ def test_half_precision_weights(model, episode):
     out = half(**{name: value.bfloat16() for name, value in episode.items()})
     assert out.scores.dtype == torch.float32
     torch.testing.assert_close(out.scores, model(**episode).scores, atol=0.05, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_references_are_calibrated_and_saved(model, episode, dtype, tmp_path):
+    half = copy.deepcopy(model).to(dtype)
+    images = {name: value.to(dtype) for name, value in episode.items()}
+    query = images.pop("query")
+    encode_calibrated(half, **images).save(tmp_path / "part.safetensors")
+    references = IdealReferences.load(tmp_path / "part.safetensors")
+    assert_same(half(query, references=references), half(query, **images), tolerance=1e-5)
+    assert references.calibration.threshold == pytest.approx(
+        encode_calibrated(model, **{name: episode[name] for name in images}).calibration.threshold, abs=0.05
+    )
+
+
+OVERFLOW = {
+    "float16": (torch.float16, 1e5, "torch.float16 may be too narrow, try float32"),
+    "damaged": (torch.float32, float("nan"), "its weights may be damaged"),
+}
+
+
+@pytest.mark.parametrize("case", OVERFLOW)
+def test_features_that_are_not_finite_are_refused(model, episode, case):
+    dtype, factor, message = OVERFLOW[case]
+    with torch.no_grad():
+        model.backbone.layernorm.weight.mul_(factor)
+    images = {name: value.to(dtype) for name, value in episode.items()}
+    query = images.pop("query")
+    model.to(dtype)
+    for call in (partial(model, query), model.encode_references, partial(encode_calibrated, model)):
+        with pytest.raises(ValueError, match=f"features of the backbone: expected finite values, got .*{message}"):
+            call(**images)
+
+
+def test_overflow_under_autocast_is_refused(model, episode):
+    with torch.no_grad():
+        model.backbone.encoder.layer[0].mlp.fc1.weight.mul_(1e7)
+    with (
+        torch.autocast("cpu", dtype=torch.float16),
+        pytest.raises(ValueError, match=r"torch.float16 may be too narrow"),
+    ):
+        model(**episode)
+
+
+@pytest.mark.parametrize("alignment", ["cosine", "euclidean", "weighted"])
+@pytest.mark.parametrize("name", ["normal_features", "deviation_vectors", "abnormal_deviations"])
+def test_damaged_references_are_refused(episode, alignment, name):
+    model = tiny_model(alignment=alignment)
+    query = episode.pop("query")
+    references = model.encode_references(**episode)
+    damaged = getattr(references, name)[0].view(-1)
+    damaged[5] = torch.nan
+    with pytest.raises(ValueError, match=rf"references, {name}(\.0)?: expected finite values, got 1 that are NaN"):
+        model(query, references=references)
+
+
+def test_a_damaged_head_is_refused(model, episode):
+    with torch.no_grad():
+        model.deviation_encoder.vectors.weight[0, 0] = torch.nan
+    with pytest.raises(ValueError, match=r"patch scores: expected finite values, got .* NaN"):
+        model(**episode)
+    del episode["query"]
+    with pytest.raises(ValueError, match="references, deviation_vectors: expected finite values"):
+        model.encode_references(**episode)
 
 
 def test_inference_mode(model, episode):

@@ -31,9 +31,24 @@ def test_an_overlay_shows_the_photograph_where_nothing_is_and_heat_where_somethi
     picture = photograph(0)
     scores = np.zeros((30, 40), np.float32)
     scores[10:20, 10:20] = 0.9
-    overlay = np.asarray(draw_overlay(picture, scores, 0.5)).astype(int)
+    overlay = np.asarray(draw_overlay(picture, scores, scores > 0, 0.5)).astype(int)
     grey = np.rint(picture.mean(-1))
     assert np.abs(overlay[:5] - grey[:5, :, None]).max() <= 1
     assert (overlay[10:20, 10:20, 0] - overlay[10:20, 10:20, 1] > 50).all()
-    as_float = draw_overlay(picture.astype(np.float32) / 255, scores, 0.5)
+    as_float = draw_overlay(picture.astype(np.float32) / 255, scores, scores > 0, 0.5)
     assert np.abs(np.asarray(as_float).astype(int) - overlay).max() <= 1
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.05, 0.5, 0.97, 1.0])
+def test_only_the_mask_is_hotter_than_the_threshold(threshold):
+    scores = np.random.default_rng(0).random((30, 40), np.float32)
+    mask = np.zeros((30, 40), bool)
+    mask[10:20] = True
+    grey = np.full((30, 40, 3), 128, np.uint8)
+    overlay = np.asarray(draw_overlay(grey, scores, mask, threshold)).astype(int)
+    outside, inside = overlay[~mask], overlay[mask]
+    assert (outside[:, 0] <= outside[:, 1]).all()  # never red, whatever the map
+    [[at]] = np.asarray(draw_overlay(grey[:1, :1], np.full((1, 1), threshold), mask[:1, :1], threshold)).astype(int)
+    cold = np.asarray(draw_overlay(grey, np.zeros_like(scores), mask, threshold)).astype(int)
+    assert (cold[mask] == at).all()  # at least the colour of the threshold, whatever the map
+    assert (inside[:, 0] >= at[0]).all()

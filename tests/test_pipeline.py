@@ -13,7 +13,7 @@ from transformers import pipeline
 from transformers.pipelines.pt_utils import KeyDataset
 
 from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealReferences
-from modeling_ideal.pipeline_results import draw_overlay, find_regions
+from modeling_ideal.pipeline_results import anomalous_pixels, draw_overlay, find_regions
 
 from .conftest import PATCH, random_images, tiny_model
 from .pictures import photograph
@@ -53,7 +53,7 @@ def drop(result, name):
 
 def test_the_result_is_what_the_model_and_the_processor_say(pipe, processor, images):
     result = pipe(images[0], threshold=0.4)
-    assert result.keys() == {"score", "label", "threshold", "anomaly_map", "probability"}
+    assert result.keys() == {"score", "label", "threshold", "anomaly_map", "confidence"}
     inputs = processor(
         query=images[0],
         normal_refs=[photograph(1), photograph(2)],
@@ -74,6 +74,7 @@ def test_the_label_follows_the_threshold(pipe, images):
     assert pipe(images[0], abnormal=[photograph(1)])["threshold"] == 0.5  # nothing normal to find another from
     assert pipe(images[0], threshold=score)["label"] == "anomalous"
     assert pipe(images[0], threshold=score + 1e-6)["label"] == "normal"
+    assert pipe(images[0], threshold=np.float32(0.25))["threshold"] == 0.25
 
 
 def test_mask_regions_and_overlay_on_request(pipe, images):
@@ -81,23 +82,23 @@ def test_mask_regions_and_overlay_on_request(pipe, images):
     threshold = float(np.quantile(plain, 0.9))
     asked = {"return_mask": True, "return_regions": True, "return_overlay": True}
     result = pipe(images[0], threshold=threshold, **asked)
-    np.testing.assert_array_equal(result["mask"], plain >= np.float32(threshold))
+    np.testing.assert_array_equal(result["mask"], anomalous_pixels(plain, threshold))
     assert result["regions"] == find_regions(result["mask"], plain)
     assert result["regions"][0]["score"] == plain.max()
-    expected = draw_overlay(images[0], plain, threshold)
+    expected = draw_overlay(images[0], plain, result["mask"], threshold)
     np.testing.assert_array_equal(np.asarray(result["overlay"]), np.asarray(expected))
     sharp = pipe(images[0], smoothing=0)["anomaly_map"]
     assert sharp.std() > plain.std()
 
 
-def test_calibrated_references_bring_a_threshold_and_a_probability(pipe, images, tmp_path):
+def test_calibrated_references_bring_a_threshold_and_a_confidence(pipe, images, tmp_path):
     given = {"normal": images[:3], "abnormal": [photograph(3)], "masks": [(4, 4, 20, 16)]}
     references = pipe.set_references(**given, false_alarm=0.1)
     result = pipe(images[3])
     assert result["threshold"] == references.calibration.threshold != 0.5
-    assert result["probability"] == references.calibration.probability(result["score"])
+    assert result["confidence"] == references.calibration.confidence(result["score"])
     fixed = pipe(images[3], **given, threshold=result["threshold"], false_alarm=0)
-    assert_same([fixed], [drop(result, "probability")])
+    assert_same([fixed], [drop(result, "confidence")])
     assert_same([pipe(images[3], **given)], [pipe(images[3], **given, false_alarm=0.05)])  # the default
     assert pipe(images[3], threshold=0.3)["threshold"] == 0.3
     references.save(tmp_path / "product.safetensors")
@@ -225,6 +226,12 @@ BAD_CALLS = {
     ),
     "a list as references": ({"references": [1]}, r"references: expected a file or an IdealReferences .*got \[1\]"),
     "a percentage": ({"threshold": 40}, "threshold: expected a number in 0..1, got 40"),
+    "True": ({"threshold": True}, "threshold: expected a number in 0..1, got True"),
+    "a word for a flag": ({"return_mask": "no"}, "return_mask: expected True or False, got 'no'"),
+    "tiles of a word": (
+        {"normal": [photograph(1)], "tiling": "small"},
+        "tiling: expected True, False or a number of pixels, got 'small'",
+    ),
     "a word": ({"threshold": "high"}, "threshold: expected a number in 0..1, got 'high'"),
     "negative smoothing": ({"smoothing": -1}, "smoothing: expected a number >= 0, got -1"),
     "nothing at the top": ({"top_fraction": 0}, "top_fraction: expected a number > 0, at most 1, got 0"),

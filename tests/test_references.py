@@ -51,7 +51,7 @@ def test_it_says_what_it_is(references, model):
 def test_the_file_is_plain_safetensors(references, tmp_path):
     references.save(tmp_path / "part.safetensors")
     with safe_open(tmp_path / "part.safetensors", framework="pt") as file:
-        assert file.metadata()["format"] == "ideal-references-1"
+        assert file.metadata()["format"] == "ideal-references-2"
         assert json.loads(file.metadata()["header"])["fingerprint"] == references.fingerprint
         expected = {"normal_features.0", "deviation_vectors", "abnormal_deviations.0", "abnormal_sources.0"}
         assert set(file.keys()) == expected
@@ -90,8 +90,10 @@ def test_other_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"expected a safetensors file of IDEAL references, got .*part.safetensors"):
         IdealReferences.load(text)
     save_file({"weight": torch.zeros(2)}, tmp_path / "model.safetensors")
-    with pytest.raises(ValueError, match=r"expected a file of IDEAL references .* got .*model.safetensors.* None"):
+    with pytest.raises(ValueError, match=r"expected a file of IDEAL references, got .*model.safetensors.* got None"):
         IdealReferences.load(tmp_path / "model.safetensors")
+    with pytest.raises(ValueError, match=r"expected a file of IDEAL references, got .*, which is no file"):
+        IdealReferences.load(tmp_path)
     with pytest.raises(FileNotFoundError):
         IdealReferences.load(tmp_path / "absent.safetensors")
 

@@ -15,6 +15,13 @@ def add_model(command: argparse.ArgumentParser) -> None:
     )
 
 
+def add_device(command: argparse.ArgumentParser) -> None:
+    """Add `--device`; the default is the best there is."""
+    command.add_argument(
+        "--device", metavar="NAME", help="where to compute, such as cpu, cuda:1 or mps (default: the best there is)"
+    )
+
+
 def add_stage(command: argparse.ArgumentParser) -> None:
     """Add `--stage` and `--no-norm`, which choose the features of a `--backbone`."""
     command.add_argument(

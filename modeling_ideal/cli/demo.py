@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from .arguments import add_model, say
+from .arguments import add_device, add_model, say
 
 
 def add_commands(commands: argparse._SubParsersAction) -> None:
@@ -16,10 +16,11 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
     )
     demo.add_argument("--out", default="ideal-demo", metavar="DIR", help="output folder (default: ideal-demo)")
     add_model(demo)
+    add_device(demo)
     demo.set_defaults(run=_demo)
 
 
 def _demo(arguments: argparse.Namespace) -> int:
     from ..demo.command import demo
 
-    return say(demo(Path(arguments.out), arguments.model))
+    return say(demo(Path(arguments.out), arguments.model, arguments.device))

@@ -2,7 +2,7 @@
 
 import argparse
 
-from .arguments import add_model, say
+from .arguments import add_device, add_model, say
 
 
 def add_commands(commands: argparse._SubParsersAction) -> None:
@@ -37,10 +37,10 @@ def _add_references(commands: argparse._SubParsersAction) -> None:
     references.add_argument(
         "--tiling",
         action="store_true",
-        help="cut large images into tiles, here and in `ideal detect`, so that resizing does not hide small defects; "
-        "a threshold then needs at least two normal images, and --types is not available",
+        help="cut large images into tiles, here and in `ideal detect`, so that resizing does not hide small defects",
     )
     add_model(references)
+    add_device(references)
     references.add_argument("--out", required=True, metavar="FILE.safetensors", help="the references file to write")
     references.set_defaults(run=_references)
 
@@ -56,12 +56,15 @@ def _add_detect(commands: argparse._SubParsersAction) -> None:
         "detect",
         help="find anomalous parts, and where they are anomalous",
         description="Prints a table and writes OUT/results.json and an overlay of each image: the anomaly map on a "
-        "scale that is the same for all images, green at the threshold and red far above it. "
+        "scale that is the same for all images, green at the threshold and red far above it. The confidence is the "
+        "estimated share of good parts that score lower. OUT is a new folder, or that of an earlier run on these "
+        "images, whose results are replaced; other files stay as they are. "
         "Exit code 0: all images were processed; 1: some could not be read, and the table says which; 2: wrong use.",
     )
     detect.add_argument("images", nargs="+", metavar="IMAGES", help="files, folders or globs")
     detect.add_argument("--references", required=True, metavar="FILE", help="a file made by `ideal references`")
     add_model(detect)
+    add_device(detect)
     detect.add_argument(
         "--threshold", type=float, help="lowest anomalous score (default: the threshold of the references, or 0.5)"
     )

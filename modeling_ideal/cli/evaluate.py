@@ -3,7 +3,7 @@
 import argparse
 
 from .. import model_folder
-from .arguments import add_layout, add_stage, say
+from .arguments import add_device, add_layout, add_stage, say
 
 
 def add_commands(commands: argparse._SubParsersAction) -> None:
@@ -27,6 +27,7 @@ def _add_evaluate(commands: argparse._SubParsersAction) -> None:
     )
     source.add_argument("--backbone", metavar="FOLDER", help="a pre-trained backbone, for the training-free methods")
     add_stage(evaluate)
+    add_device(evaluate)
     evaluate.add_argument("--onnx", metavar="FILE", help="run the backbone from a file made by `ideal export`")
     evaluate.add_argument("--target", required=True, metavar="DIR", help="folder of the target data set")
     add_layout(evaluate, "the target")
@@ -118,6 +119,7 @@ def _add_cost(commands: argparse._SubParsersAction) -> None:
     )
     source.add_argument("--backbone", metavar="FOLDER", help="a pre-trained backbone, with a new head")
     add_stage(cost)
+    add_device(cost)
     cost.add_argument(
         "--setups",
         nargs="+",

@@ -42,7 +42,7 @@ def _add_build(commands: argparse._SubParsersAction) -> None:
     )
     build.add_argument("--results", nargs="+", default=[], metavar="RESULTS.json", help="made by `ideal evaluate`")
     build.add_argument("--cost", metavar="COST.json", help="output of `ideal cost --json`")
-    build.add_argument("--overwrite", action="store_true", help="replace the contents of DIR")
+    build.add_argument("--overwrite", action="store_true", help="replace an earlier build in DIR")
     build.set_defaults(run=lambda arguments: say(_hub_module("build").run(arguments)), extra="export")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from .images import Box, is_image_file
+from .images import Box, is_image_file, is_unreadable_image
 
 NORMAL = "good"
 """The anomaly type of every normal image, whatever name the data set uses."""
@@ -157,6 +157,15 @@ def unused_images(listing: Listing, used: set[str]) -> Iterator[Problem]:
     for file in listing.files:
         if is_image_file(file) and file not in used:
             yield Problem("warning", "left out", file, f"{file} has no place in this layout")
+
+
+def unreadable_images(listing: Listing) -> Iterator[Problem]:
+    """Yield a warning for every image file that Pillow cannot open here, wherever it is."""
+    for file in listing.files:
+        if is_unreadable_image(file):
+            extension = os.path.splitext(file)[1].lower()
+            message = f"{file} is left out: Pillow opens no {extension} files here; convert it to PNG"
+            yield Problem("warning", "left out", file, message)
 
 
 def query_images(listing: Listing, used: set[str]) -> Iterator[Problem]:

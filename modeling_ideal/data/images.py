@@ -3,7 +3,7 @@
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
 
@@ -16,6 +16,11 @@ from ..masks import marked_pixels
 Box = tuple[int, int, int, int]
 """A crop in pixels: left, upper, right, lower."""
 
+_OTHER_IMAGES = (
+    *(".heic", ".heif", ".hif", ".avif", ".jxl", ".jxr", ".webp", ".svg", ".exr", ".hdr", ".psb", ".xcf", ".jp2"),
+    *(".dng", ".raw", ".cr2", ".cr3", ".nef", ".nrw", ".arw", ".orf", ".rw2", ".raf", ".pef", ".srw", ".x3f"),
+    *(".dcm", ".nii", ".czi", ".nd2", ".lif"),
+)
 _ORIENTATION = 0x0112
 _SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
 _PLAIN_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
@@ -34,6 +39,24 @@ def image_extensions() -> frozenset[str]:
 def is_image_file(path: str) -> bool:
     """Whether Pillow can open a file, judging by its extension; letter case does not matter."""
     return os.path.splitext(path)[1].lower() in image_extensions()
+
+
+def is_unreadable_image(path: str) -> bool:
+    """Whether a file holds an image, judging by its extension, that Pillow cannot open here: a HEIC, a raw file."""
+    return not is_image_file(path) and os.path.splitext(path)[1].lower() in _OTHER_IMAGES
+
+
+def skipped_images(files: Iterable[str]) -> str | None:
+    """A sentence on the images among `files` that Pillow cannot open here, and are skipped; None if there are none."""
+    skipped = [file for file in files if is_unreadable_image(file)]
+    if not skipped:
+        return None
+    extensions = sorted({os.path.splitext(file)[1].lower() for file in skipped})
+    count = "1 image" if len(skipped) == 1 else f"{len(skipped)} images"
+    return (
+        f"{count} skipped ({skipped[0]}{', ...' if len(skipped) > 1 else ''}): Pillow opens no "
+        f"{', '.join(extensions)} files here; convert them to PNG"
+    )
 
 
 def image_size(path: str | Path) -> tuple[int, int]:

@@ -7,7 +7,8 @@ A new layout is added to the dictionary of its family: `tree_layouts` if folders
 import logging
 from pathlib import Path
 
-from .folder import Entry, Layout, Listing, Problem, Scan, list_folder
+from .folder import Entry, Layout, Listing, Problem, Scan, list_folder, unreadable_images
+from .images import skipped_images
 from .strip_layouts import STRIP_LAYOUTS
 from .table_layouts import TABLE_LAYOUTS, read_metadata, recognises_metadata
 from .tree_layouts import OWN_FOLDER, TREE_LAYOUTS
@@ -54,6 +55,8 @@ def scan(root: str | Path, layout: str = "auto", valid_as: str | None = None) ->
         layout = _recognise(listing)
         logger.info("%s: recognised the layout %r (%s)", root, layout, LAYOUTS[layout].expects)
     entries, problems = LAYOUTS[layout].read(listing, valid_as)
+    known = {problem.path for problem in problems}.union(*({entry.file, *entry.masks} for entry in entries))
+    problems += [problem for problem in unreadable_images(listing) if problem.path not in known]
     if not entries and not any(problem.severity == "error" for problem in problems):
         raise ValueError(
             f"{root}: expected images in the layout {layout!r} ({LAYOUTS[layout].expects}), "
@@ -74,7 +77,10 @@ def _recognise(listing: Listing) -> str:
 def _summary(listing: Listing) -> str:
     top = sorted({path.split("/")[0] for path in (*listing.folders, *listing.files)})
     shown = ", ".join(top[:8]) + (", ..." if len(top) > 8 else "")
-    return f"the folder holds {len(listing.files)} files under {shown}" if top else "the folder is empty"
+    if not top:
+        return "the folder is empty"
+    skipped = skipped_images(listing.files)
+    return f"the folder holds {len(listing.files)} files under {shown}" + (f"; {skipped}" if skipped else "")
 
 
 def _mask_problems(entries: list[Entry], layout: str) -> list[Problem]:

@@ -17,6 +17,7 @@ from .layouts import scan
 
 logger = logging.getLogger(__name__)
 
+MISSING_MASK_HINT = "; draw the missing masks, or, in Python, accept this with load_records(allow_missing_masks=True)"
 _NAMED_AT_MOST = 5
 _EMBEDDED_AT_ONCE = 100  # whole images are large, so fewer than the 1,000 rows that `datasets` takes by default
 
@@ -210,7 +211,7 @@ def _report(scanned: Scan, allow_missing_masks: bool) -> None:
             warnings[problem.kind].append(problem.message)
         else:
             errors.append(problem.message)
-            hint = " (allow_missing_masks=True accepts that)" if missing_mask else hint
+            hint = MISSING_MASK_HINT if missing_mask else hint
     for messages in warnings.values():
         logger.warning("%s: %s", scanned.root, _enumerate(messages))
     if errors:

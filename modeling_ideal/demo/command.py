@@ -1,16 +1,19 @@
 """`ideal demo`: references, detection and an HTML page, all on rendered images."""
 
 import html
-import shutil
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 from transformers import pipeline
 
 from .. import IDEAL_TINY
+from ..data.images import png_bytes
+from ..devices import choose_device
 from ..pipeline_ideal import TASK
-from ..writing.files import write_atomically, write_json
+from ..writing.files import json_bytes
+from ..writing.places import OutputFolder
 from ..writing.tables import text_table
 from .rendering import DEFECTS, Part, render_part
 
@@ -18,74 +21,76 @@ NUM_NORMAL = 6
 KNOWN = ("scratch", "rust")  # types of defects with a reference; the others are unknown to the model
 QUERIES = ("good", "good", "good", *DEFECTS, "good", *DEFECTS)
 FIRST_QUERY_SEED = 100
+WRITTEN_LAST = ("results.json", "index.html")
+CONFIDENCE = "The confidence is the estimated share of good parts that score lower"
 
 Verdict = dict[str, Any]
 
 
-def demo(out: Path, model: str | None = None) -> str:
+def demo(out: Path, model: str | None = None, device: str | None = None) -> str:
     """Detect defects in rendered parts, write `out / "index.html"` and what it shows, and return a summary."""
-    if out.exists() and not (out / "results.json").exists() and any(out.iterdir()):
-        raise ValueError(f"--out: expected a new folder or one made by the demo, got {str(out)!r}")
+    folder = OutputFolder(out, "demo", [*_picture_names(), *WRITTEN_LAST])
     normal = [render_part(seed) for seed in range(NUM_NORMAL)]
     abnormal = [render_part(NUM_NORMAL + place, defect) for place, defect in enumerate(KNOWN)]
     queries = [render_part(FIRST_QUERY_SEED + place, defect) for place, defect in enumerate(QUERIES)]
-    detector = pipeline(TASK, model=str(model or IDEAL_TINY))
-    detector.set_references(
-        normal=[part.image for part in normal],
-        abnormal=[part.image for part in abnormal],
-        masks=[part.mask for part in abnormal],
-        types=list(KNOWN),
-    )
+    detector = pipeline(TASK, model=str(model or IDEAL_TINY), device=choose_device(device))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # printed below the table
+        references = detector.set_references(
+            normal=[part.image for part in normal],
+            abnormal=[part.image for part in abnormal],
+            masks=[part.mask for part in abnormal],
+            types=list(KNOWN),
+        )
     started = time.perf_counter()
     results = detector([part.image for part in queries], return_overlay=True)
     seconds = (time.perf_counter() - started) / len(queries)
     pairs = enumerate(zip(queries, results, strict=True))
     verdicts = [_verdict(place, part, result) for place, (part, result) in pairs]
-    folder = out.with_name(f".{out.name}.new")  # renamed when it is complete
-    shutil.rmtree(folder, ignore_errors=True)
-    _write_pictures(folder, normal, abnormal, queries, results)
-    write_json(folder / "results.json", verdicts)
-    write_atomically(folder / "index.html", _page(verdicts, len(normal), len(abnormal)).encode())
-    shutil.rmtree(out, ignore_errors=True)
-    folder.rename(out)
-    return "\n".join([_table(verdicts), "", f"{seconds * 1000:.0f} ms per image. Open {out / 'index.html'}"])
+    pictures = [part.image for part in normal]
+    pictures += [picture for part in abnormal for picture in (part.image, part.mask) if picture is not None]
+    for part, result in zip(queries, results, strict=True):
+        pictures += [part.image, result["overlay"]]
+    for name, picture in zip(_picture_names(), pictures, strict=True):
+        folder.write(name, png_bytes(picture))
+    contents = json_bytes(verdicts), _page(verdicts, len(normal), len(abnormal)).encode()
+    for name, content in zip(WRITTEN_LAST, contents, strict=True):
+        folder.write(name, content)
+    folder.finish()
+    beware = [f"warning: {warning}" for warning in references.warnings]
+    return "\n".join([_table(verdicts), *beware, "", f"{seconds * 1000:.0f} ms per image. Open {out / 'index.html'}"])
+
+
+def _picture_names() -> list[str]:
+    """The names of all pictures: normal references, abnormal ones with their masks, queries with their overlays."""
+    names = [f"normal_{place:02}.png" for place in range(NUM_NORMAL)]
+    for place in range(len(KNOWN)):
+        names += [f"abnormal_{place:02}.png", f"abnormal_{place:02}_mask.png"]
+    for place in range(len(QUERIES)):
+        names += [f"query_{place:02}.png", f"query_{place:02}_overlay.png"]
+    return names
 
 
 def _verdict(place: int, part: Part, result: Verdict) -> Verdict:
     """The entry of a query in results.json and in the table."""
     verdict = {"picture": f"query_{place:02}.png", "truth": part.defect, "label": result["label"]}
-    for name in ("score", "threshold", "probability"):
+    for name in ("score", "threshold", "confidence"):
         verdict[name] = round(result[name], 4)
     return {**verdict, "type": result["type"]}
 
 
-def _write_pictures(
-    folder: Path, normal: list[Part], abnormal: list[Part], queries: list[Part], results: list[Verdict]
-) -> None:
-    folder.mkdir(parents=True)
-    for place, part in enumerate(normal):
-        part.image.save(folder / f"normal_{place:02}.png")
-    for place, part in enumerate(abnormal):
-        part.image.save(folder / f"abnormal_{place:02}.png")
-        if part.mask is not None:
-            part.mask.save(folder / f"abnormal_{place:02}_mask.png")
-    for place, (part, result) in enumerate(zip(queries, results, strict=True)):
-        part.image.save(folder / f"query_{place:02}.png")
-        result["overlay"].save(folder / f"query_{place:02}_overlay.png")
-
-
 def _table(verdicts: list[Verdict]) -> str:
-    head = ["picture", "truth", "label", "type", "score", "threshold", "sure"]
+    head = ["picture", "truth", "label", "type", "score", "threshold", "confidence"]
     rows = [
         [
             *(verdict[name] or "" for name in ("picture", "truth", "label", "type")),
             *(f"{verdict[name]:.3f}" for name in ("score", "threshold")),
-            f"{verdict['probability']:.2f}",
+            f"{verdict['confidence']:.2f}",
         ]
         for verdict in verdicts
     ]
     right = sum((verdict["truth"] == "good") == (verdict["label"] == "normal") for verdict in verdicts)
-    return f"{text_table(head, rows, words=4)}\n{right} of {len(verdicts)} right"
+    return f"{text_table(head, rows, words=4)}\n{right} of {len(verdicts)} right. {CONFIDENCE}."
 
 
 _STYLE = """
@@ -109,14 +114,14 @@ def _page(verdicts: list[Verdict], num_normal: int, num_abnormal: int) -> str:
         kind = f", {verdict['type']}" if verdict["type"] else ""
         words = f"<b class='{verdict['label']}'>{verdict['label']}{html.escape(kind)}</b>"
         figures = f"score {verdict['score']:.3f}, threshold {verdict['threshold']:.3f}"
-        figures += f", sure {verdict['probability']:.2f}"
+        figures += f", confidence {verdict['confidence']:.2f}"
         queries.append(_figure(files, f"{words}: {figures}<br>truth: {verdict['truth']}"))
     return (
         f"<!doctype html><meta charset='utf-8'><title>IDEAL demo</title><style>{_STYLE}</style>"
         "<h1>IDEAL: anomaly detection from a few reference images</h1>"
         f"<h2>References</h2>{''.join(references)}"
         "<h2>New parts</h2><p>Green is the threshold, red is far above it; the scale is the same for all. "
-        f"No reference shows a dent or a missing hole.</p>{''.join(queries)}\n"
+        f"No reference shows a dent or a missing hole. {CONFIDENCE}.</p>{''.join(queries)}\n"
     )
 
 

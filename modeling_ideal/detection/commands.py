@@ -1,84 +1,153 @@
 """The implementation of `ideal references` and `ideal detect`."""
 
 import argparse
+import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
+from torch.utils.data import Dataset
 from tqdm import tqdm
 from transformers import pipeline
 
 from .. import IDEAL_TINY
 from ..data.images import png_bytes
+from ..devices import choose_device
 from ..pipeline_ideal import TASK, AnomalyDetectionPipeline
-from ..writing.files import write_atomically, write_json
+from ..references import IdealReferences
+from ..writing.files import json_bytes
+from ..writing.places import OutputFolder, check_file
 from ..writing.tables import text_table
-from .files import find_images, images_below, match_masks, types_by_folder, unique_names
+from .files import OVERLAYS, find_images, images_below, match_masks, types_by_folder, unique_names
+
+RESULTS = "results.json"
+SECONDS_BETWEEN_WRITES = 10  # of results.json, so that a run that is killed loses little
 
 
 def encode_references(arguments: argparse.Namespace) -> str:
-    """Encode the references that the arguments name to a file, and return a summary with any warning."""
+    """Encode the references that the arguments name to a file, and return a summary with any warnings."""
     out = Path(arguments.out)
-    if not out.parent.is_dir():
-        raise ValueError(f"--out: expected a file in an existing folder, got {str(out)!r}")
+    check_file(out, "--out", replaces=_is_references_file, kind="a references file")
     normal = images_below(arguments.normal, "--normal")
     abnormal = images_below(arguments.abnormal, "--abnormal")
     if not normal and not abnormal:
         raise ValueError("expected --normal DIR, --abnormal DIR or both, got neither")
     masks = match_masks(abnormal, arguments.abnormal, arguments.masks) if arguments.masks else None
     types = types_by_folder(abnormal, arguments.abnormal) if arguments.types else None
-    references = _load_pipeline(arguments).set_references(
+    references = _set_references(
+        _load_pipeline(arguments),
         normal=normal or None,
         abnormal=abnormal or None,
         masks=masks,
         types=types,
-        # A threshold needs normal images or masks, and in tiles at least two normal images.
-        false_alarm=arguments.false_alarm if (len(normal) > 1 if arguments.tiling else normal or masks) else None,
+        # A threshold needs normal images or masks.
+        false_alarm=arguments.false_alarm if normal or masks else None,
         tiling=arguments.tiling or None,
     )
     references.save(out)
     lines = [f"{out}: {references}"]
     if references.calibration is not None:
         lines.append(f"threshold {references.calibration.threshold:.3f} for {arguments.false_alarm:.1%} false alarms")
-        if references.calibration.warning:
-            lines.append(f"warning: {references.calibration.warning}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"warning: {warning}" for warning in references.warnings)])
 
 
 def detect(arguments: argparse.Namespace) -> tuple[str, bool]:
-    """Detect anomalies, and write results.json and overlays; returns a table, and whether all images could be read."""
+    """Detect anomalies, and write results.json and overlays; returns a table, and whether all images could be read.
+
+    A run that is stopped leaves a results.json of the images before that, with `"complete": false`.
+    """
+    if not Path(arguments.references).is_file():
+        raise ValueError(f"--references: expected a file made by `ideal references`, got {arguments.references!r}")
     images = find_images(arguments.images)
+    overlays = [f"{OVERLAYS}/{name}" for name in unique_names(images)]
+    out = OutputFolder(Path(arguments.out), "detect", [*overlays, RESULTS])
+    loaded = IdealReferences.load(arguments.references)  # before the model: a damaged file is noticed at once
     pipe = _load_pipeline(arguments)
-    pipe.set_references(arguments.references)
-    out = Path(arguments.out)
-    (out / "overlays").mkdir(parents=True, exist_ok=True)
+    references = _set_references(pipe, references=loaded)
+    beware = references.warnings if arguments.threshold is None else []  # they are about the other threshold
+    entries: list[dict[str, Any]] = []
+    report = {
+        "model": str(pipe.model.name_or_path),
+        "references": str(arguments.references),
+        "warnings": beware,
+        "complete": False,
+        "images": entries,
+    }
     options = {name: getattr(arguments, name) for name in ("threshold", "smoothing", "batch_size", "num_workers")}
-    results = pipe(iter(images), return_regions=True, return_overlay=True, **options)
-    entries = []
-    names = unique_names(images)
-    for image, name, result in tqdm(zip(images, names, results, strict=True), total=len(images), unit="image"):
-        entry = {"image": str(image), **result}
-        if "error" not in entry:
-            write_atomically(out / "overlays" / name, png_bytes(entry.pop("overlay")))
-            entry["overlay"] = f"overlays/{name}"
-            del entry["anomaly_map"]
-        entries.append(entry)
-    report = {"model": str(pipe.model.name_or_path), "references": str(arguments.references), "images": entries}
-    write_json(out / "results.json", report)
-    return _table(entries), not any("error" in entry for entry in entries)
+    results = pipe(_Files(images), return_regions=True, return_overlay=True, **options)
+    out.write(RESULTS, json_bytes(report))
+    written = time.monotonic()
+    try:
+        for image, overlay, result in tqdm(
+            zip(images, overlays, results, strict=True), total=len(images), unit="image"
+        ):
+            entry = {"image": str(image), **result}
+            if "error" not in entry:
+                out.write(overlay, png_bytes(entry.pop("overlay")))
+                entry["overlay"] = overlay
+                del entry["anomaly_map"]
+            entries.append(entry)
+            if time.monotonic() - written > SECONDS_BETWEEN_WRITES:
+                out.write(RESULTS, json_bytes(report))
+                written = time.monotonic()
+        report["complete"] = True
+    finally:
+        out.write(RESULTS, json_bytes(report))
+    out.finish()
+    table = "\n".join([_table(entries), *(f"warning: {warning}" for warning in beware)])
+    return table, not any("error" in entry for entry in entries)
+
+
+class _Files(Dataset):
+    """Image files as a data set with an index, which the pipeline reads in several processes, on demand."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = paths
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index: int) -> Path:
+        return self.paths[index]
 
 
 def _load_pipeline(arguments: argparse.Namespace) -> AnomalyDetectionPipeline:
-    return pipeline(TASK, model=str(arguments.model or IDEAL_TINY))
+    return pipeline(TASK, model=str(arguments.model or IDEAL_TINY), device=choose_device(arguments.device))
+
+
+def _set_references(pipe: AnomalyDetectionPipeline, **given: Any) -> IdealReferences:
+    """Set the references of a pipeline, without the warnings that it emits: the commands print them in their place."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        return pipe.set_references(**given)
+
+
+def _is_references_file(path: Path) -> bool:
+    try:
+        IdealReferences.load(path)
+    except ValueError:
+        return False
+    return True
 
 
 def _table(entries: Sequence[dict[str, Any]]) -> str:
     """Make a table with a row per image and the columns that any image has; an error follows at the end of its row."""
-    columns = [name for name in ("label", "type", "score", "probability") if any(name in entry for entry in entries)]
+    columns = [name for name in ("label", "type", "score", "confidence") if any(name in entry for entry in entries)]
     words = 1 + sum(name in ("label", "type") for name in columns)
     rows = []
     for entry in entries:
         cells = [entry.get(name) for name in columns]
         row = [entry["image"], *(f"{cell:.3f}" if isinstance(cell, float) else cell or "" for cell in cells)]
-        rows.append([*row, entry["error"]] if "error" in entry else row)
+        row = [*row, entry["error"]] if "error" in entry else row
+        rows.append([_printable(cell) for cell in row])
     return text_table(["image", *columns], rows, words)
+
+
+def _printable(text: str) -> str:
+    """Text on one line: line breaks, other control characters and bytes that are no text are escaped."""
+    return "".join(
+        letter if letter.isprintable() or category(letter) == "Zs" else letter.encode("unicode_escape").decode()
+        for letter in text
+    )

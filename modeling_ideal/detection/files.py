@@ -1,30 +1,45 @@
 """The files of a command line: images, their masks and types, and the names of outputs."""
 
 import glob
+import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ..data.folder import list_folder
-from ..data.images import is_image_file
+from ..data.images import is_image_file, skipped_images
+from ..writing.places import list_name
 
 MASK_SUFFIX = "_mask"
+OVERLAYS = "overlays"  # folder of the overlays in the output of `ideal detect`
+LONGEST_STEM = 200  # bytes, of the 255 that file systems allow for a name
 
 
 def find_images(patterns: Sequence[str]) -> list[Path]:
-    """Find the images that files, folders (including sub-folders) and globs name, in this order, each once."""
-    found: dict[Path, None] = {}
+    """Find the images that files, folders (including sub-folders) and globs name, in this order, each once.
+
+    Overlays that `ideal detect` wrote are passed over in folders and globs, so that no run judges those of another.
+    """
+    found: dict[str, Path] = {}
     for pattern in patterns:
-        path = Path(pattern)
+        path = Path(pattern).expanduser()
         if path.is_dir():
-            files = images_below(pattern, "IMAGES")
+            files = [file for file in images_below(pattern, "IMAGES") if not _is_result(file)]
         elif path.exists() or not glob.has_magic(pattern):
             files = [path]  # if it does not exist, its result is an error
         else:
-            files = [Path(name) for name in sorted(glob.glob(pattern, recursive=True)) if Path(name).is_file()]
+            files = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]
+            files = [file for file in files if file.is_file() and not _is_result(file)]
         if not files:
             raise ValueError(f"IMAGES: expected images, got none at {pattern!r}")
-        found |= dict.fromkeys(files)
-    return list(found)
+        for file in files:
+            found.setdefault(os.path.abspath(file), file)
+    return list(found.values())
+
+
+def _is_result(file: Path) -> bool:
+    """Whether a file is an overlay that `ideal detect` wrote."""
+    return file.parent.name == OVERLAYS and (file.parent.parent / list_name("detect")).exists()
 
 
 def match_masks(images: Sequence[Path], root: str, folder: str) -> list[Path]:
@@ -34,11 +49,11 @@ def match_masks(images: Sequence[Path], root: str, folder: str) -> list[Path]:
     several.
     """
     masks = images_below(folder, "--masks")
-    by_place = {(path.relative_to(folder).parent, path.stem): path for path in masks}
+    by_place = {(path.relative_to(_expanded(folder)).parent, path.stem): path for path in masks}
     matched, problems = [], []
     for image in images:
         stems = (image.stem, image.stem + MASK_SUFFIX)
-        beside = [by_place.get((image.relative_to(root).parent, stem)) for stem in stems]
+        beside = [by_place.get((image.relative_to(_expanded(root)).parent, stem)) for stem in stems]
         candidates = [path for path in beside if path] or [path for path in masks if path.stem in stems]
         if len(candidates) != 1:
             problems.append(f"{image} ({len(candidates) or 'none'})")
@@ -52,30 +67,43 @@ def match_masks(images: Sequence[Path], root: str, folder: str) -> list[Path]:
 
 
 def images_below(folder: str | None, name: str) -> list[Path]:
-    """Find all images below a folder, given by the command-line argument `name`; none if it is None."""
+    """Find all images below a folder, given by the command-line argument `name`; none if it is None.
+
+    Images that Pillow cannot open are skipped, and standard error says so.
+    """
     if folder is None:
         return []
-    files = [Path(folder) / file for file in list_folder(folder).files if is_image_file(file)]
+    listing = list_folder(folder)
+    files = [listing.root / file for file in listing.files if is_image_file(file)]
+    skipped = skipped_images(listing.files)
     if not files:
-        raise ValueError(f"{name}: expected a folder of images, got none below {folder!r}")
+        also = f"; {skipped}" if skipped else ""
+        raise ValueError(f"{name}: expected a folder of images, got none below {folder!r}{also}")
+    if skipped:
+        print(f"ideal: {name}: {skipped}", file=sys.stderr)
     return files
+
+
+def _expanded(folder: str) -> Path:
+    return Path(folder).expanduser()  # as the listing of a folder has it
 
 
 def types_by_folder(images: Sequence[Path], root: str) -> list[str]:
     """The type of the defect in each image: the name of its sub-folder of `root`."""
-    types = [image.relative_to(root).parent.as_posix() for image in images]
+    types = [image.relative_to(_expanded(root)).parent.as_posix() for image in images]
     if not types or "." in types:
         raise ValueError(f"--types: expected every image of --abnormal in a sub-folder of its type, got {root!r}")
     return types
 
 
 def unique_names(images: Iterable[Path]) -> Iterator[str]:
-    """Yield a PNG name for each image, with a number appended to repeated names."""
+    """Yield a PNG name for each image, with a number appended to repeated names, in capitals or not."""
     used: set[str] = set()
     for image in images:
-        name, number = f"{image.stem}.png", 1
-        while name in used:
+        stem = os.fsdecode(os.fsencode(image.stem)[:LONGEST_STEM])
+        name, number = f"{stem}.png", 1
+        while name.casefold() in used:
             number += 1
-            name = f"{image.stem}_{number}.png"
-        used.add(name)
+            name = f"{stem}_{number}.png"
+        used.add(name.casefold())
         yield name

@@ -4,12 +4,13 @@ import argparse
 import shlex
 from pathlib import Path
 
-from transformers import AutoConfig
-
+from .. import model_name
 from ..data.setups import SETTINGS
 from ..image_processing_ideal import IdealImageProcessor
 from ..modeling_ideal import IdealModel
-from ..training.head.starting_point import model_on_backbone
+from ..training.head.starting_point import model_on_backbone, processor_on_backbone
+from ..training.launch import process_device
+from ..writing.places import check_folder
 from .methods import METHODS, ON_REQUEST
 from .protocol.evaluation import Evaluation
 from .report.metric_tables import metrics_table
@@ -21,12 +22,15 @@ def evaluate(arguments: argparse.Namespace) -> str:
     """Run the evaluation; returns its means as Markdown tables, or an empty text in all processes but the first."""
     from accelerate import PartialState
 
+    out = Path(arguments.out)
+    check_output(out)
+    device = process_device(arguments.device)
     model, processor = _load(arguments)
+    model.to(device)
     methods = _methods(arguments)
-    others = {name: IdealModel.from_pretrained(folder) for name, folder in map(_named, arguments.compare)}
+    others = {name: IdealModel.from_pretrained(folder).to(device) for name, folder in map(_named, arguments.compare)}
     if IDEAL in methods and not arguments.model:
         raise ValueError("the method 'ideal' needs a trained --model, got a --backbone alone")
-    out = Path(arguments.out)
     results = Evaluation(
         model=model,
         processor=processor,
@@ -53,6 +57,14 @@ def evaluate(arguments: argparse.Namespace) -> str:
     return "\n\n".join([*means, f"More in {out / 'tables.md'}"])
 
 
+def check_output(out: Path) -> None:
+    """Refuse, before the work, a folder that cannot be written to or that holds files of these names by others."""
+    check_folder(out, "--out")
+    taken = [name for name in ("results.json", "tables.md", "references.json") if (out / name).exists()]
+    if taken and not (out / "measurements").is_dir():  # which every evaluation makes
+        raise ValueError(f"--out: expected a new folder or that of an evaluation, got {str(out)!r} with {taken[0]}")
+
+
 def _named(comparison: str) -> tuple[str, str]:
     """Name and folder of a `--compare NAME=FOLDER`."""
     name, separator, folder = comparison.partition("=")
@@ -75,9 +87,8 @@ def _load(arguments: argparse.Namespace) -> tuple[IdealModel, IdealImageProcesso
         model = IdealModel.from_pretrained(arguments.model)
         processor = IdealImageProcessor.from_pretrained(arguments.model)
     else:
-        patch = AutoConfig.from_pretrained(arguments.backbone).patch_size
         model = model_on_backbone(arguments.backbone, arguments.stage, arguments.no_norm)
-        processor = IdealImageProcessor(patch_size=patch)
+        processor = processor_on_backbone(arguments.backbone, model)
     if arguments.onnx:
         from ..onnx_backbone import OnnxBackbone
 
@@ -90,7 +101,7 @@ def _command(arguments: argparse.Namespace, methods: list[str]) -> str:
     words = ["ideal", "evaluate"]
     for name in ("model", "backbone", "onnx", "target", "references"):
         if value := getattr(arguments, name):
-            words += [f"--{name}", Path(value).name]
+            words += [f"--{name}", model_name(value)]
     if arguments.compare:
         words += ["--compare", *(f"{name}={Path(folder).name}" for name, folder in map(_named, arguments.compare))]
     if arguments.stage:

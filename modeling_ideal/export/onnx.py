@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ..backbone import patch_features
 from ..modeling_ideal import IdealModel
 from ..onnx_backbone import FEATURES, PIXELS, OnnxBackbone
+from ..writing.places import check_file
 
 OPSET = 20
 
@@ -19,11 +20,12 @@ def export(arguments: argparse.Namespace) -> str:
     """Export the backbone that the arguments name, and return a line with its size and difference from torch."""
     from ..training.head.starting_point import model_on_backbone
 
+    path = Path(arguments.out)
+    check_file(path, "--out", replaces=lambda file: file.suffix == ".onnx", kind="an ONNX file")
     if arguments.model:
         model = IdealModel.from_pretrained(arguments.model, dtype=torch.float32)
     else:
         model = model_on_backbone(arguments.backbone, arguments.stage, arguments.no_norm)
-    path = Path(arguments.out)
     export_backbone(model, path, int8=arguments.int8)
     megabytes = path.stat().st_size / 1e6
     return f"{path}: {megabytes:.1f} MB, patch features {feature_difference(model, path):.1e} from torch's (relative)"

@@ -2,15 +2,14 @@
 
 from functools import cached_property
 
-import numpy as np
 import torch
 from PIL import Image
 from torch import Tensor
 
+from ..fingerprint import model_fingerprint
 from ..image_processing_ideal import IdealImageProcessor
-from ..masks import resize_mask
+from ..masks import marked_pixels, resize_mask
 from ..modeling_ideal import IdealModel
-from ..references import model_fingerprint
 
 
 class BackboneEncoder:
@@ -23,10 +22,9 @@ class BackboneEncoder:
     @cached_property
     def fingerprint(self) -> str:
         """A hash of the backbone's weights, its stage and the preprocessing."""
-        backbone = self.model.backbone
         settings = self.processor.to_dict()
         settings.pop("auto_map", None)  # a saved processor has it: where to find its code
-        return model_fingerprint([settings], self.model.config.backbone_config.to_dict(), backbone.named_parameters())
+        return model_fingerprint(settings, self.model.config.backbone_config, self.model.backbone)
 
     @torch.no_grad()
     def __call__(self, images: list[Image.Image]) -> Tensor:
@@ -37,5 +35,5 @@ class BackboneEncoder:
 
     def prepare_mask(self, mask: Image.Image) -> Tensor:
         """(H, W) bool: the mask of a picture, resized as the picture is for the backbone."""
-        array = np.asarray(mask) != 0
+        array = marked_pixels(mask, "mask")
         return torch.from_numpy(resize_mask(array, self.processor.target_size((array.shape[0], array.shape[1]))))

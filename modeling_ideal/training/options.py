@@ -53,10 +53,13 @@ def run_with_options(
     """Run a command with the options of the command line, and return its exit code: 2 for bad input."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
     add_options(parser, options_type)
+    parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
     parsed = parser.parse_args(words)
     try:
         run(read_options(options_type, parsed))
     except (ValueError, OSError) as error:
+        if parsed.debug:
+            raise
         print(f"{prog}: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     return 0

@@ -18,8 +18,8 @@ _ABANDONED_SECONDS = 24 * 3600
 
 def write_atomically(path: Path, content: bytes) -> None:
     """Write a file atomically: other processes, or the next run after a crash, see all of it or nothing."""
-    # The name is unique, so that processes that write the same file do not interfere.
-    temporary = path.with_name(f"{path.name}.{os.getpid()}-{secrets.token_hex(4)}{_TEMPORARY}")
+    # The name is unique, so that processes that write the same file do not interfere, and short: names have a limit.
+    temporary = path.with_name(f".{secrets.token_hex(8)}{_TEMPORARY}")
     try:
         with open(temporary, "wb") as stream:
             stream.write(content)
@@ -31,8 +31,14 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a JSON file atomically; NaN, which JSON does not have, becomes null."""
-    write_atomically(path, (json.dumps(_without_nan(content), indent=2, ensure_ascii=False) + "\n").encode())
+    """Write a JSON file atomically."""
+    write_atomically(path, json_bytes(content))
+
+
+def json_bytes(content: Any) -> bytes:
+    """The content of a JSON file; NaN, which JSON does not have, becomes null."""
+    text = json.dumps(_without_nan(content), indent=2, ensure_ascii=False) + "\n"
+    return text.encode("utf-8", "backslashreplace")  # file names may have bytes that are no text, escaped in JSON
 
 
 def write_figure(path: Path, figure: "Figure", texts: dict[str, str] | None = None) -> None:

@@ -203,7 +203,9 @@ def test_ones_own_folder_may_have_no_masks_and_that_is_said(tmp_path, caplog):
 def test_a_published_layout_needs_every_mask(tmp_path):
     mvtec(tmp_path)
     (tmp_path / "Cable/Ground_Truth/cut/a.PNG").unlink()
-    with pytest.raises(ValueError, match=r"a\.png is anomalous but has no mask \(allow_missing_masks=True"):
+    with pytest.raises(
+        ValueError, match=r"a\.png is anomalous but has no mask; draw the missing masks, or, in Python"
+    ):
         load_records(tmp_path)
 
 

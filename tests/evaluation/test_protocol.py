@@ -270,6 +270,9 @@ def test_summaries():
         ({"methods": []}, r"methods: expected some of .* got none"),
         ({"setups": ["1N1A"]}, r"expected a set-up such as 'N1A1' or 'N8A4', got '1N1A'"),
         ({"seeds": []}, "expected at least one seed"),
+        ({"settings": []}, r"one set-up and one setting, got \[0, 1\], \['N1A1'\] and \[\]"),
+        ({"smoothing": -1.0}, r"smoothing: expected pixels from 0 to the image size \d+, got -1.0"),
+        ({"smoothing": float("nan")}, r"smoothing: expected pixels from 0 to the image size \d+, got nan"),
         ({"settings": ["easy"]}, r"settings: expected some of \['general', 'hard'\], got \['easy'\]"),
     ],
 )

@@ -130,17 +130,71 @@ def test_what_does_not_load_is_named(tiny_folder, tmp_path, monkeypatch):
     assert not (tmp_path / "built").exists()
 
 
-def test_files_are_not_overwritten_unless_asked(tiny_folder, tmp_path, unverified):
+def test_only_an_earlier_build_is_replaced_and_only_if_asked(tiny_folder, tmp_path, unverified):
     out = tmp_path / "out"
-    out.mkdir()
-    (out / "notes.txt").write_text("mine")
+    build.build(tiny_folder, out)
+    (out / "references").mkdir()
+    (out / "references" / "bottle.safetensors").write_bytes(b"mine")
     with pytest.raises(ValueError, match="expected a new or empty folder, got one with files; --overwrite"):
         build.build(tiny_folder, out)
-    assert (out / "notes.txt").exists()
-    build.build(tiny_folder, out, overwrite=True)
-    assert not (out / "notes.txt").exists()
-    assert (out / "model.safetensors").exists()
+    build.build(tiny_folder, out, dtype="float16", overwrite=True)
+    assert json.loads((out / "build.json").read_text())["dtype"] == "float16"
+    assert (out / "references" / "bottle.safetensors").read_bytes() == b"mine"
+    for name in ("notes.txt", "README.md"):
+        before = (out / name).read_bytes() if (out / name).exists() else None
+        (out / name).write_text("mine")
+        with pytest.raises(ValueError, match=rf"expected the files as they were built, got others: \['{name}'\]"):
+            build.build(tiny_folder, out, overwrite=True)
+        assert (out / name).read_text() == "mine"
+        (out / name).unlink() if before is None else (out / name).write_bytes(before)
     assert list(tmp_path.iterdir()) == [out]
+
+
+def test_a_folder_that_is_no_build_is_never_replaced(tiny_folder, tmp_path, unverified):
+    (tmp_path / "photographs").mkdir()
+    (tmp_path / "photographs" / "part.png").write_bytes(b"mine")
+    with pytest.raises(ValueError, match=r"expected a folder made by `ideal build`, got one without build.json"):
+        build.build(tiny_folder, tmp_path / "photographs", overwrite=True)
+    assert (tmp_path / "photographs" / "part.png").read_bytes() == b"mine"
+
+
+def test_a_build_that_cannot_take_its_place_leaves_the_earlier_one(tiny_folder, tmp_path, unverified, monkeypatch):
+    out = build.build(tiny_folder, tmp_path / "out")
+    rename = build.os.rename
+    monkeypatch.setattr(
+        build.os, "rename", lambda old, new: _fail() if Path(old).name == "repository" else rename(old, new)
+    )
+    with pytest.raises(OSError, match="disk"):
+        build.build(tiny_folder, out, overwrite=True)
+    assert digests(out) == json.loads((out / "build.json").read_text())["sha256"]
+
+
+def _fail():
+    raise OSError("disk")
+
+
+def test_figures_of_another_model_are_refused(tiny_folder, tmp_path, unverified):
+    model, rounded = tiny_model(), tiny_model().half().float()
+    results, cost = tmp_path / "results.json", tmp_path / "cost.json"
+    content = {"target": "parts", "command": "", "encoder": "", "seeds": [], "smoothing": 4, "difficulty": {}}
+    for fingerprint in (model.fingerprint, rounded.fingerprint, None):
+        results.write_text(json.dumps({**content, "methods": {}, "model": fingerprint}))
+        build.build(tiny_folder, tmp_path / str(fingerprint), dtype="float16", results=[results])
+    results.write_text(json.dumps({**content, "methods": {}, "model": tiny_model(seed=1).fingerprint}))
+    with pytest.raises(
+        ValueError, match=r"results.json: expected the results of this model \(.*\), got those of \w{12}"
+    ):
+        build.build(tiny_folder, tmp_path / "other", results=[results])
+    cost.write_text(json.dumps({"models": {"large": {"parameters": 10**9}}}))
+    with pytest.raises(ValueError, match=r"cost.json: expected the cost of this model, .* got {'large': 1000000000}"):
+        build.build(tiny_folder, tmp_path / "other", cost=cost)
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_build_from_uncommitted_changes_says_so(tiny_folder, tmp_path, unverified, monkeypatch, capsys):
+    monkeypatch.setattr(build, "source_commit", lambda: f"{COMMIT}-dirty")
+    assert main(["build", "--model", str(tiny_folder), "--out", str(tmp_path / "built")]) == 0
+    assert "built from uncommitted changes, so `ideal push` will refuse it" in capsys.readouterr().out
 
 
 def test_weights_that_half_precision_cannot_hold(tmp_path, unverified):

@@ -102,3 +102,16 @@ def test_what_is_embedded_names_no_code(repository, tmp_path):
     config = json.loads((tmp_path / "out" / "config.json").read_text())
     assert config["model_type"] == "ideal"
     assert "auto_map" not in config
+
+
+def test_embedding_replaces_an_embedded_model_and_nothing_else(repository, tmp_path):
+    for _ in range(2):
+        embed(repository, tmp_path / "out")
+    (tmp_path / "out" / "notes.txt").write_text("mine")
+    with pytest.raises(ValueError, match=r"expected an embedded model to replace, got a folder with \['notes.txt'\]"):
+        embed(repository, tmp_path / "out")
+    shutil.copytree(repository, tmp_path / "changed")
+    (tmp_path / "changed" / "README.md").write_text("changed")
+    with pytest.raises(ValueError, match=r"expected the files as they were built, got others: \['README.md'\]"):
+        embed(tmp_path / "changed", tmp_path / "new")
+    assert [path.name for path in sorted(tmp_path.iterdir())] == ["changed", "out"]

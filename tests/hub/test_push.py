@@ -12,7 +12,7 @@ from hub.verify import draw_pictures
 from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealModel, __version__
 from modeling_ideal.cli import main
 
-from ..conftest import COMMIT
+from ..conftest import COMMIT, random_images, tiny_model
 from ..hub_server import READER, STRANGER, WRITER
 
 PUBLISH = """
@@ -165,6 +165,59 @@ def test_a_folder_that_was_changed_is_refused(repository, tmp_path, clean, chang
         push.check_folder(folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("notes.txt", b"", r"expected .safetensors files in references/, got references/notes.txt"),
+        ("bottle.safetensors", b"", r"references/bottle.safetensors: expected a safetensors file of IDEAL references"),
+    ],
+)
+def test_what_was_added_to_a_build_are_references(repository, tmp_path, clean, name, content, message):
+    folder = tmp_path / "added"
+    shutil.copytree(repository, folder)
+    (folder / "references").mkdir()
+    (folder / "references" / name).write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        push.check_folder(folder)
+
+
+def test_references_of_the_model_may_be_added_and_those_of_another_may_not(repository, tmp_path, clean):
+    folder = tmp_path / "added"
+    shutil.copytree(repository, folder)
+    (folder / "references").mkdir()
+    path = folder / "references" / "bottle.safetensors"
+    IdealModel.from_pretrained(repository).encode_references(random_images(1)).save(path)
+    push.check_folder(folder)
+    tiny_model(seed=1).encode_references(random_images(1)).save(path)
+    with pytest.raises(ValueError, match=r"references/bottle.safetensors: "):
+        push.check_folder(folder)
+
+
+def test_code_of_another_version_is_refused(repository, tmp_path, clean):
+    folder = tmp_path / "stale"
+    shutil.copytree(repository, folder)
+    (folder / "losses.py").write_text("")
+    record = json.loads((folder / "build.json").read_text())
+    (folder / "build.json").write_text(json.dumps({**record, "sha256": files.digests(folder)}))
+    with pytest.raises(ValueError, match=r"expected the code of this version, got other code in \['losses.py'\]"):
+        push.check_folder(folder)
+
+
+def test_a_push_deletes_what_an_earlier_build_has_put_and_nothing_else(hub, repository, tmp_path):
+    earlier = tmp_path / "earlier"
+    shutil.copytree(repository, earlier)
+    (earlier / "backbone.onnx").write_bytes(b"old")
+    (earlier / "old.py").write_text("old")
+    record = json.loads((earlier / "build.json").read_text())
+    (earlier / "build.json").write_text(json.dumps({**record, "sha256": files.digests(earlier)}))
+    (earlier / "mine.py").write_text("mine")
+    [first] = attempts(hub, earlier, tmp_path / "owner", f"commit {WRITER} -")
+    [second] = attempts(hub, repository, tmp_path / "owner", f"commit {WRITER} -")
+    assert first.startswith("done:")
+    assert second.startswith("done:")
+    assert hub.files("org/ideal") == content(repository) | {"mine.py": b"mine"}
+
+
 def test_a_file_that_is_missing_from_the_build_is_named(repository, tmp_path, clean):
     folder = tmp_path / "incomplete"
     shutil.copytree(repository, folder)
@@ -211,3 +264,15 @@ def test_the_commit_of_the_source(tmp_path, monkeypatch):
     assert len(commit) == 40
     (tmp_path / "file").write_text("2")
     assert files.source_commit() == f"{commit}-dirty"
+
+
+def test_a_clone_whose_commit_git_cannot_name_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "ROOT", tmp_path)
+    (tmp_path / ".git").mkdir()  # empty: git takes it for no repository
+    with pytest.raises(
+        ValueError, match=r"expected git to name the commit of this clone, got: .*not a git repository"
+    ):
+        files.source_commit()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(ValueError, match=r"expected git to name the commit of this clone, got: .*No such file"):
+        files.source_commit()

@@ -147,3 +147,11 @@ def test_bad_input_is_said_in_one_line(command, words, message, capsys):
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+
+
+def test_debug_shows_where_an_error_came_from(capsys):
+    words = ["--source", "s", "--output_dir", "o"]  # neither a backbone nor a model
+    assert train.main(words) == 2
+    assert "expected either --backbone" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="expected either --backbone"):
+        train.main([*words, "--debug"])

@@ -120,11 +120,25 @@ def test_other_options_in_the_same_folder_are_refused(undisturbed):
         train_head(replace(undisturbed[0], epochs=4))
 
 
-def test_mixed_precision_leaves_the_head_in_float32(undisturbed, options):
+def test_training_is_in_float32_whatever_accelerate_is_set_to(options, monkeypatch):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp16")
+    used, real = [], run.HeadTraining.run
+
+    def watched(self, batches):
+        used.append((self.accelerator.mixed_precision, self.accelerator.scaler))
+        return real(self, batches)
+
+    monkeypatch.setattr(run.HeadTraining, "run", watched)
     AcceleratorState._reset_state()  # one precision a process
-    mixed = train_head(options(**UNDISTURBED, mixed_precision="bf16"))
+    train_head(options(epochs=1))
     AcceleratorState._reset_state()
-    assert mixed["steps"] == pytest.approx(undisturbed[1]["steps"], abs=1e-5)
+    assert used == [("no", None)]
+
+
+def test_mixed_precision_is_no_option(options, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--source", "parts", "--output_dir", "out", "--mixed_precision", "bf16"])
+    assert "unrecognized arguments: --mixed_precision bf16" in capsys.readouterr().err
 
 
 def test_fine_tuning_starts_from_the_model(options, model_folder):

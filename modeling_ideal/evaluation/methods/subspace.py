@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from ...normal_variation_eraser import symmetric_eigen
 from .context import Context, Query
 from .registry import method
 
@@ -21,7 +22,7 @@ def principal_subspace(context: Context) -> tuple[Tensor, Tensor]:
     """Mean (C,) of the normal patches, and the fewest principal directions (C, d) with `EXPLAINED_VARIANCE`."""
     mean = context.normals.mean(0)
     centred = context.normals - mean
-    values, vectors = torch.linalg.eigh(centred.T @ centred)  # ascending
-    values, vectors = values.flip(0).clamp_min(0), vectors.flip(1)
+    values, vectors = symmetric_eigen((centred.T @ centred)[None])  # ascending
+    values, vectors = values[0].flip(0).clamp_min(0), vectors[0].flip(1)
     shares = values.cumsum(0) / values.sum().clamp_min(torch.finfo(values.dtype).tiny)
     return mean, vectors[:, : int((shares < EXPLAINED_VARIANCE).sum()) + 1]

@@ -82,7 +82,7 @@ def _drawings(
     curves: dict[str, MethodCurves] = {}
     for name, patches in scorer.patch_scores(context, queries).items():  # one at a time: its maps are large
         maps = scorer.anomaly_maps(patches, (masks.shape[1], masks.shape[2]))
-        scores = scorer.image_scores(patches)
+        scores = scorer.image_scores(name, patches)
         curves[name] = MethodCurves.of(scores, labels, maps, masks)
         scales[name] = color_scale(maps.numpy())
         for row, place in zip(rows, shown, strict=True):
@@ -117,8 +117,9 @@ def _tile(scorer: Scorer, records: datasets.Dataset, index: int) -> Tile:
 
 
 def _shows(file: Path, source: str) -> bool:
-    """Whether a picture exists and says that it shows this."""
-    if not file.exists():
+    """Whether a picture exists, can be opened and says that it shows this."""
+    try:
+        with Image.open(file) as picture:
+            return picture.info.get(SOURCE) == source
+    except OSError:
         return False
-    with Image.open(file) as picture:
-        return picture.info.get(SOURCE) == source

@@ -52,17 +52,17 @@ def sample_deviations(
         places = np.argwhere(marked == kind)  # (any, 2): query, patch
         chosen.append(places[np.sort(random.permutation(len(places))[:max_patches])])
     places = np.concatenate(chosen)  # (P, 2)
-    features = torch.empty(len(places), context.normals.shape[1])
+    features = context.normals.new_empty(len(places), context.normals.shape[1])
     for position in np.unique(places[:, 0]):
         rows = np.flatnonzero(places[:, 0] == position)
-        patches = scorer.cache.features([queries[position]])[0].float().flatten(0, 1)  # (N, C)
+        patches = scorer.features([queries[position]])[0].flatten(0, 1)  # (N, C)
         features[rows] = patches[places[rows, 1]]
     found = context.erase()(features, context.normals, context.directions)
-    kinds = {"residual": found.residual.numpy(), "denoised": found.denoised.numpy()}
+    kinds = {"residual": found.residual.cpu().numpy(), "denoised": found.denoised.cpu().numpy()}
     if IDEAL in scorer.heads:
         vectors = encode_context(scorer.heads[IDEAL], context).deviation_vectors  # (1, M, C)
         if vectors is not None:
-            kinds["projected"] = project(found.denoised, vectors[0]).numpy()
+            kinds["projected"] = project(found.denoised, vectors[0]).cpu().numpy()
     return DeviationSample(kinds, marked[places[:, 0], places[:, 1]], places[:, 0])
 
 

@@ -1,10 +1,8 @@
 """The paper's protocol on a target folder: fixed reference sets, all methods; resumable, in one or more processes."""
 
-import hashlib
-import json
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,13 @@ from tqdm import tqdm
 from ...data.catalogue import Catalogue
 from ...data.feature_cache import encode_records
 from ...data.records import load_records
-from ...data.reference_sets import ReferenceSet, draw_references, read_references, write_references
+from ...data.reference_sets import (
+    ReferenceSet,
+    draw_references,
+    inference_episodes,
+    read_references,
+    write_references,
+)
 from ...data.setups import SETTINGS, Setup
 from ...image_processing_ideal import IdealImageProcessor
 from ...modeling_ideal import IdealModel
@@ -30,11 +34,10 @@ from ..methods.normal_matching import rotated_copies
 from ..pictures.category_pictures import draw_pictures
 from ..report.document import write_document
 from ..results_file import IDEAL
-from .measurement import Measurement, measure
+from .identity import measurement_key
+from .measurement import Measurement, measure, read_measurement
 from .scorer import Scorer
 from .summary import difficulties, summaries
-
-FORMAT = 2  # of a measurement; a change in the computation needs a new number, or old files would be taken for new
 
 
 @dataclass
@@ -82,8 +85,14 @@ class Evaluation:
         unknown = sorted(set(self.methods) - set(known))
         if unknown or not self.methods:
             raise ValueError(f"methods: expected some of {known}, got {unknown or 'none'}")
-        if not self.seeds or not self.setups:
-            raise ValueError(f"expected at least one seed and one set-up, got {self.seeds} and {self.setups}")
+        if not self.seeds or not self.setups or not self.settings:
+            given = f"{self.seeds}, {self.setups} and {self.settings}"
+            raise ValueError(f"expected at least one seed, one set-up and one setting, got {given}")
+        if not 0 <= self.smoothing <= self.model.config.image_size:
+            raise ValueError(
+                f"smoothing: expected pixels from 0 to the image size {self.model.config.image_size}, "
+                f"got {self.smoothing}"
+            )
         for setup in self.setups:
             Setup.parse(setup)
         if unknown := sorted(set(self.settings) - set(SETTINGS)):
@@ -94,11 +103,6 @@ class Evaluation:
                 raise ValueError(f"expected a new name for another model, got {name!r}, which is a method already")
             if BackboneEncoder(other, self.processor).fingerprint != self.encoder.fingerprint:
                 raise ValueError(f"{name}: expected a model on the backbone and stage of the first, got another")
-            if other.config.patch_smoothing != self.model.config.patch_smoothing:
-                raise ValueError(
-                    f"{name}: expected the first model's patch_smoothing {self.model.config.patch_smoothing}, "
-                    f"got {other.config.patch_smoothing}"
-                )
 
     @property
     def _heads(self) -> dict[str, IdealModel]:
@@ -113,27 +117,31 @@ class Evaluation:
         state = PartialState(cpu=parse_flag_from_env("ACCELERATE_USE_CPU"))
         with state.main_process_first():
             records = load_records(self.target, self.layout)
-        cache = encode_records(records, self.encoder, self.cache)
-        catalogue = Catalogue.from_records(records)
+            catalogue = Catalogue.from_records(records)
         sets = self._reference_sets(catalogue)
+        for references in sets:
+            inference_episodes(catalogue, references)  # raises if it has no queries, before the work begins
+        cache = encode_records(records, self.encoder, self.cache)
         rotate = partial(self._rotated_features, records.select_columns(["image"]))
         scorer = Scorer(cache, catalogue, self.methods, self.model, self._heads, rotate, self.smoothing, self.settings)
         (self.out / "measurements").mkdir(parents=True, exist_ok=True)
         share = sets[state.process_index :: state.num_processes]
         for references in tqdm(share, desc="Evaluating", unit="set", disable=not state.is_local_main_process):
-            missing = [method for method in self.methods if not self._measurement_file(references, method).exists()]
+            files = {method: self._measurement_file(scorer, references, method) for method in self.methods}
+            missing = [method for method, file in files.items() if read_measurement(file) is None]
             if missing:
                 for method, measurement in measure(replace(scorer, methods=missing), references).items():
-                    write_json(self._measurement_file(references, method), measurement)
+                    write_json(files[method], measurement)
         state.wait_for_everyone()
-        results = self._results(sets)
+        results = self._results(scorer, sets)
         if state.is_main_process:
             write_references(self.out / "references.json", sets)
             write_json(self.out / "results.json", results)
             write_document(self.out / "tables.md", [results])
         state.wait_for_everyone()
         if self.pictures and state.is_main_process:  # the others need not wait
-            draw_pictures(scorer, records, sets, self.out / "pictures", partial(self._key, methods=self.methods))
+            key = partial(measurement_key, scorer, methods=self.methods)
+            draw_pictures(scorer, records, sets, self.out / "pictures", key)
         return results
 
     def _reference_sets(self, catalogue: Catalogue) -> list[ReferenceSet]:
@@ -159,24 +167,15 @@ class Evaluation:
     def _rotated_features(self, images: datasets.Dataset, indices: Sequence[int]) -> Tensor:
         """(L1 * turns, h, w, C) of the rotated copies of L1 records."""
         copies = [copy for index in indices for copy in rotated_copies(images[index]["image"])]
-        return torch.cat([self.encoder([copy]) for copy in copies]).cpu()
+        return torch.cat([self.encoder([copy]) for copy in copies])
 
-    def _measurement_file(self, references: ReferenceSet, method: str) -> Path:
+    def _measurement_file(self, scorer: Scorer, references: ReferenceSet, method: str) -> Path:
         """One for each reference set and method, so that a method added later leaves those of the others alone."""
-        return self.out / "measurements" / f"{self._key(references, [method])}.json"
+        return self.out / "measurements" / f"{measurement_key(scorer, references, [method])}.json"
 
-    def _key(self, references: ReferenceSet, methods: Sequence[str]) -> str:
-        """A hash of all that determines a measurement; an untrained head, which is random, is not part of it."""
-        config = self.model.config
-        heads = {name: [head.fingerprint, head.config.alignment] for name, head in self._heads.items()}
-        models = {name: heads[name] for name in methods if name in heads}
-        everything = [FORMAT, sorted(methods), sorted(self.settings), self.smoothing, asdict(references)]
-        everything += [self.encoder.fingerprint, config.top_fraction, config.patch_smoothing, config.eraser, models]
-        return hashlib.blake2b(json.dumps(everything, sort_keys=True).encode(), digest_size=16).hexdigest()
-
-    def _results(self, sets: Sequence[ReferenceSet]) -> dict[str, Any]:
+    def _results(self, scorer: Scorer, sets: Sequence[ReferenceSet]) -> dict[str, Any]:
         measured = {
-            method: [(references, self._read_measurement(references, method)) for references in sets]
+            method: [(references, self._measurement(scorer, references, method)) for references in sets]
             for method in self.methods
         }
         methods = {method: {"setups": summaries(each)} for method, each in measured.items()}
@@ -202,5 +201,9 @@ class Evaluation:
             results["setups"] = methods[IDEAL]["setups"]
         return results
 
-    def _read_measurement(self, references: ReferenceSet, method: str) -> Measurement:
-        return json.loads(self._measurement_file(references, method).read_text(encoding="utf-8"))
+    def _measurement(self, scorer: Scorer, references: ReferenceSet, method: str) -> Measurement:
+        file = self._measurement_file(scorer, references, method)
+        measurement = read_measurement(file)
+        if measurement is None:
+            raise ValueError(f"{file}: expected the measurement that this run has stored there, got none")
+        return measurement

@@ -1,7 +1,9 @@
 """The metrics of every method with one reference set, and how difficult the task is."""
 
+import json
 from collections.abc import Sequence
-from typing import TypedDict
+from pathlib import Path
+from typing import TypedDict, cast
 
 import torch
 from torch import Tensor
@@ -22,6 +24,16 @@ class Measurement(TypedDict):
     difficulty: float | None  # of the task, the same for all methods
 
 
+def read_measurement(path: Path) -> Measurement | None:
+    """A stored measurement; None if there is none, or if the file is damaged, so that it is measured again."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+    whole = isinstance(content, dict) and set(content) == Measurement.__required_keys__
+    return cast(Measurement, content) if whole else None
+
+
 @torch.inference_mode()
 def measure(scorer: Scorer, references: ReferenceSet) -> dict[str, Measurement]:
     """Score all queries of a reference set's category: `{method: measurement}`."""
@@ -33,7 +45,7 @@ def measure(scorer: Scorer, references: ReferenceSet) -> dict[str, Measurement]:
     places = _places_by_setting(scorer, references, queries)
     metrics: dict[str, dict[str, Metrics]] = {}
     for name, patch_scores in scorer.patch_scores(context, queries).items():  # one at a time: its maps are large
-        scores = scorer.image_scores(patch_scores)
+        scores = scorer.image_scores(name, patch_scores)
         maps = scorer.anomaly_maps(patch_scores, (masks.shape[1], masks.shape[2]))
         metrics[name] = {
             setting: _metrics(scores[chosen], labels[chosen], maps[chosen], masks[chosen])
@@ -67,9 +79,7 @@ def task_difficulty(
         return None
     centre = context.normal.flatten(0, 2).mean(0)
     known = context.abnormal[context.marked].mean(0) - centre
-    found = torch.stack(
-        [cache.features([query])[0].float()[cache.patch_masks([query])[0]].mean(0) for query in others]
-    )
+    found = torch.stack([scorer.features([query])[0][cache.patch_masks([query])[0]].mean(0) for query in others])
     return torch.cosine_similarity(found - centre, known[None]).mean().item()
 
 

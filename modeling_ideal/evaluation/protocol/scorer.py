@@ -29,7 +29,7 @@ class Scorer:
         cache: features and masks of the target's records.
         catalogue: of the same records.
         methods: keys of `METHODS`, or of `heads`.
-        model: gives the settings of the eraser and the share of patches in an image score.
+        model: gives methods without a head the settings of the eraser and of the score.
         heads: trained models as methods, by name; all on the backbone that filled the cache.
         rotate: encodes rotated references, for the methods that match them.
         smoothing: standard deviation in pixels of the Gaussian over anomaly maps before pixel metrics; 0 for none.
@@ -50,34 +50,38 @@ class Scorer:
         cache = self.cache
         masked = abnormal and all(cache.has_mask(index) for index in abnormal)
         return Context(
-            normal=cache.features(normal).float() if normal else None,
-            abnormal=cache.features(abnormal).float() if abnormal else None,
-            marked=cache.patch_masks(abnormal) if masked else None,
+            normal=self.features(normal) if normal else None,
+            abnormal=self.features(abnormal) if abnormal else None,
+            marked=cache.patch_masks(abnormal).to(self.model.device) if masked else None,
             rotate=partial(self.rotate, normal) if self.rotate is not None and normal else None,
             eraser=self.model.config.eraser,
         )
 
+    def features(self, indices: Sequence[int]) -> Tensor:
+        """Cached patch features (n, h, w, C) of records, float32, on the device of the model."""
+        return self.cache.features(indices).to(self.model.device).float()
+
     def patch_scores(self, context: Context, queries: Sequence[int]) -> dict[str, Tensor]:
-        """(n, h, w) of every method; queries are read one at a time, so memory stays small."""
+        """(n, h, w) of every method, on the CPU; queries are read one at a time, so memory stays small."""
         encoded = {name: encode_context(self.heads[name], context) for name in self.methods if name in self.heads}
         scores: dict[str, list[Tensor]] = {name: [] for name in self.methods}
         for index in queries:
-            features = self.cache.features([index]).float()  # (1, h, w, C)
+            features = self.features([index])  # (1, h, w, C)
             query = Query(features[0].flatten(0, 1), context)
             for name in self.methods:
                 if name in encoded:
                     scores[name].append(_head_scores(self.heads[name], encoded[name], features, query))
                 else:
                     scores[name].append(METHODS[name](query).view(features.shape[1:3]))
-        smoothing = self.model.config.patch_smoothing  # the same for all; a trained head applies it itself
+        smoothing = self.model.config.patch_smoothing  # a trained head applies its own
         return {
-            name: torch.stack(parts) if name in encoded else smooth_patches(torch.stack(parts), smoothing)
+            name: (torch.stack(parts) if name in encoded else smooth_patches(torch.stack(parts), smoothing)).cpu()
             for name, parts in scores.items()
         }
 
-    def image_scores(self, patch_scores: Tensor) -> Tensor:
-        """Patch scores (n, h, w) to image scores (n,)."""
-        return image_scores(patch_scores, self.model.config.top_fraction)
+    def image_scores(self, name: str, patch_scores: Tensor) -> Tensor:
+        """Patch scores (n, h, w) of a method to image scores (n,)."""
+        return image_scores(patch_scores, self.heads.get(name, self.model).config.top_fraction)
 
     def anomaly_maps(self, patch_scores: Tensor, size: tuple[int, int]) -> Tensor:
         """Patch scores (n, h, w) to smoothed maps (n, H, W) of `size`, which the pixel metrics are computed from."""

@@ -12,6 +12,7 @@ from .metric_tables import category_table, metrics_table, paper_table
 from .paper import PAPER
 from .target_results import TargetResults, group_by_target
 
+_TITLE = "# Results on "
 _FINGERPRINT_DIGITS = 12
 _ABOUT_PRO = (
     'PRO is exact. "PRO as released" is computed in the way of the paper\'s code (50 thresholds, 4-connected regions, '
@@ -24,11 +25,16 @@ def write_document(path: str | Path, results: Sequence[dict[str, Any]]) -> None:
     write_atomically(Path(path), results_document(results).encode())
 
 
+def is_document(path: Path) -> bool:
+    """Whether a file is such a document."""
+    return path.read_bytes().startswith(_TITLE.encode())
+
+
 def results_document(results: Sequence[dict[str, Any]]) -> str:
     """All tables of the contents of one or more results files, as one Markdown document."""
     targets = group_by_target(results)
     paragraphs = [
-        f"# Results on {', '.join(target.name for target in targets)}",
+        f"{_TITLE}{', '.join(target.name for target in targets)}",
         "In percent: the mean over categories and seeds, ± the standard deviation over seeds of the mean over "
         f'categories. A pair is image / pixel AUROC. "Paper" is what {PAPER} prints, "difference" is ours less the '
         f'paper\'s, "{ABSENT}" is a figure that is undefined, not measured or not printed.',

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from accelerate.utils import broadcast
 from PIL import Image
 from torch import Tensor
@@ -17,6 +16,8 @@ from tqdm import tqdm
 from transformers import get_cosine_schedule_with_warmup
 
 from ...backbone import load_backbone_config
+from ...writing.places import check_folder
+from ..launch import make_accelerator
 from ..options import check_same_run
 from ..state_files import read_state, write_state
 from .agreement import centred_variance, distillation_loss, mapped_features, measure_agreement
@@ -34,7 +35,7 @@ class Distillation:
 
     def __init__(self, options: DistillationOptions) -> None:
         self.options = options
-        self.accelerator = Accelerator()
+        self.accelerator = make_accelerator(options.device)
         processes = self.accelerator.num_processes
         if options.batch_size % processes:
             raise ValueError(
@@ -137,9 +138,19 @@ class Distillation:
 
 
 def load_state(options: DistillationOptions) -> dict[str, Any] | None:
-    """The last saved state of the run in the output folder, or None if there is none."""
+    """The last saved state of the run in the output folder, or None if there is none.
+
+    ValueError if the folder cannot be written to, or holds another model, which the student would replace.
+    """
+    check_folder(options.output, "--output_dir")
     file = options.output / STATE
     if not file.exists():
+        for name in ("config.json", "model.safetensors"):
+            if (options.output / name).exists():
+                raise ValueError(
+                    f"--output_dir: expected a new folder or that of a distillation, got {str(options.output)!r} with "
+                    f"{name!r} of another"
+                )
         return None
     state = read_state(file)
     check_same_run(options, state["arguments"], WITHOUT_EFFECT, options.output)

@@ -29,6 +29,9 @@ class DistillationOptions:
     learning_rate: float = option("peak learning rate, reached after warm-up", 1e-4)
     warmup: float = option("fraction of the steps over which the learning rate rises", 0.1)
     save_every: int = option("validate and save every N steps", 200)
+    device: str | None = option(
+        "where to compute, such as cpu or cuda:1 (default: the best there is, for each process)", None, metavar="NAME"
+    )
     seed: int = option("random seed of the crops, textures, validation pictures and their order", 0)
 
     def __post_init__(self) -> None:
@@ -56,5 +59,5 @@ _LEAST = {
     "save_every": 1,
     "seed": 0,
 }
-WITHOUT_EFFECT = {"output_dir", "cache", "save_every"}
+WITHOUT_EFFECT = {"output_dir", "cache", "device", "save_every"}
 """Options that make no difference to the student: a resumed run may change them."""

@@ -16,6 +16,8 @@ from torch.utils.hooks import RemovableHandle
 from transformers import Dinov2Backbone, Dinov2Config, PreTrainedConfig
 from transformers.models.dinov2.modeling_dinov2 import Dinov2Embeddings, Dinov2Layer, Dinov2LayerScale
 
+from ...devices import for_linear_algebra
+
 LAST_STAGE_WEIGHT = 2.0
 """Weight of the last stage in the basis, relative to the mean over all depths."""
 RIDGE = 1e-3
@@ -89,13 +91,13 @@ def _shared_basis(layers: nn.ModuleList, stream: Tensor, width: int) -> Tensor:
         stream = layer(stream)
         moments.append(_relative_moment(stream))
     moment = torch.stack(moments).mean(0) + LAST_STAGE_WEIGHT * moments[-1]
-    return torch.linalg.eigh(moment).eigenvectors[:, -width:].to(stream.dtype)  # the largest come last
+    return torch.linalg.eigh(moment).eigenvectors[:, -width:].to(stream)  # the largest come last
 
 
 def _relative_moment(stream: Tensor) -> Tensor:
     """(C, C): second moment of the patch tokens, with trace 1 so that every depth counts the same."""
     tokens = stream[:, 1:].flatten(0, 1)
-    moment = (tokens.T @ tokens).double()
+    moment = for_linear_algebra(tokens.T @ tokens).double()
     return moment / moment.trace()
 
 
@@ -191,14 +193,14 @@ def _fit_linear(linear: nn.Linear, inputs: Tensor, outputs: Tensor) -> None:
     """Set weights and bias to the least-squares map from inputs (..., i) to outputs (tokens, o)."""
     inputs = inputs.flatten(0, -2)
     centred_inputs = _centred(inputs)
-    weight = _solve(centred_inputs.T @ centred_inputs, centred_inputs.T @ _centred(outputs)).to(inputs.dtype)  # (i, o)
+    weight = _solve(centred_inputs.T @ centred_inputs, centred_inputs.T @ _centred(outputs)).to(inputs)  # (i, o)
     linear.weight.copy_(weight.T)
     if linear.bias is not None:
         linear.bias.copy_(outputs.mean(0) - inputs.mean(0) @ weight)
 
 
 def _centred(values: Tensor) -> Tensor:
-    return (values - values.mean(0)).double()
+    return for_linear_algebra(values - values.mean(0)).double()
 
 
 def _solve(gram: Tensor, cross: Tensor) -> Tensor:

@@ -33,7 +33,10 @@ class HeadTraining:
     ) -> None:
         self.options = options
         self.accelerator = accelerator
+        if model.deviation_encoder is None:
+            raise ValueError("expected a model with a deviation encoder to train, got a training-free one")
         self.model = model.train()
+        self.head = model.deviation_encoder
         self.checkpoints = checkpoints
         self.held_out_source = held_out_source
         self.validation_sets = (
@@ -48,7 +51,7 @@ class HeadTraining:
         self.progress = Progress()
         if saved := checkpoints.load(accelerator.device):
             self.progress, head, optimizer_state = saved
-            model.deviation_encoder.load_state_dict(head)
+            self.head.load_state_dict(head)
             optimizer.load_state_dict(optimizer_state)
         self.objective, self.optimizer = accelerator.prepare(EpisodeLoss(model), optimizer)
 
@@ -125,8 +128,7 @@ class HeadTraining:
 
     def _save(self) -> None:
         if self.accelerator.is_main_process:
-            head = self.model.deviation_encoder.state_dict()
-            self.checkpoints.save(self.progress, head, self.optimizer.state_dict())
+            self.checkpoints.save(self.progress, self.head.state_dict(), self.optimizer.state_dict())
         self.accelerator.wait_for_everyone()
 
 

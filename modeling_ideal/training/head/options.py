@@ -57,10 +57,8 @@ class HeadTrainingOptions:
     )
     learning_rate: float = option("peak learning rate, reached after warm-up", 1e-3)
     max_grad_norm: float | None = option("clip the norm of the gradient to this value (default: no clipping)", None)
-    mixed_precision: str | None = option(
-        "mixed precision of Accelerate; the head computes in float32 regardless (default: Accelerate's setting)",
-        None,
-        choices=["no", "fp16", "bf16"],
+    device: str | None = option(
+        "where to compute, such as cpu or cuda:1 (default: the best there is, for each process)", None, metavar="NAME"
     )
     seed: int = option("random seed of the new head's weights, the episodes and dropout", 0)
     validation_every: int = option("epochs between validations; the last epoch is always validated", 5)
@@ -132,5 +130,5 @@ _LEAST = {
     "checkpoint_steps": 0,
     "keep_checkpoints": 1,
 }
-WITHOUT_EFFECT = {"output_dir", "cache", "checkpoint_steps", "keep_checkpoints", "trackers"}
+WITHOUT_EFFECT = {"output_dir", "cache", "device", "checkpoint_steps", "keep_checkpoints", "trackers"}
 """Options that make no difference to the weights: a resumed run may change them."""

@@ -11,10 +11,12 @@ import accelerate
 import torch
 import transformers
 
+from ... import model_name
 from ...image_processing_ideal import IdealImageProcessor
 from ...modeling_ideal import IdealModel
 from ...version import __version__
 from ...writing.files import write_json
+from ...writing.places import check_folder
 from ..options import check_same_run
 from .checkpoints import Progress
 from .options import WITHOUT_EFFECT, HeadTrainingOptions
@@ -23,13 +25,23 @@ from .source import Source
 OPTIONS = "arguments.json"
 RECORD = "training.json"
 MODEL = "model"
+CHECKPOINTS = "checkpoints"
 
 
 def check_output(options: HeadTrainingOptions) -> None:
-    """Refuse a folder that holds a run with other options."""
+    """Refuse a folder that cannot be written to, that holds a run with other options, or what no run wrote."""
+    check_folder(options.output, "--output_dir")
+    check_folder(options.feature_cache, "--cache")
     file = options.output / OPTIONS
     if file.exists():
         check_same_run(options, _read_json(file), WITHOUT_EFFECT, options.output)
+        return
+    for name in (MODEL, CHECKPOINTS, RECORD):  # a run replaces them
+        if (options.output / name).exists():
+            raise ValueError(
+                f"--output_dir: expected a new folder or that of a run, got {str(options.output)!r} with {name!r}, "
+                "which no run has written"
+            )
 
 
 def write_options(options: HeadTrainingOptions) -> None:
@@ -56,7 +68,7 @@ def make_record(
     given = asdict(options)
     for name in ("source", "output_dir", "backbone", "model", "cache"):
         if given[name] is not None and Path(given[name]).expanduser().exists():
-            given[name] = Path(given[name]).name
+            given[name] = model_name(given[name])
     return {
         "arguments": given,
         "versions": {

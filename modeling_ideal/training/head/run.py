@@ -7,22 +7,22 @@ options: stopped at any moment, it resumes from its last checkpoint when it is s
 from dataclasses import asdict
 from typing import Any
 
-from accelerate import Accelerator
-
 from ..encoder import BackboneEncoder
+from ..launch import make_accelerator
 from .batches import Batches
 from .checkpoints import Checkpoints
 from .loop import HeadTraining
 from .options import HeadTrainingOptions
-from .report import check_output, finished_record, make_record, write_options, write_run
+from .report import CHECKPOINTS, check_output, finished_record, make_record, write_options, write_run
 from .source import draw_episodes, load_source
 from .starting_point import load_start
 
 
 def train_head(options: HeadTrainingOptions) -> dict[str, Any]:
     """Do a run, or the rest of it; returns its record, which is also written to `output_dir / "training.json"`."""
-    accelerator = Accelerator(
-        mixed_precision=options.mixed_precision,
+    accelerator = make_accelerator(
+        options.device,
+        mixed_precision="no",  # eigenvectors need float32, so `accelerate launch --mixed_precision` has no effect
         log_with=options.trackers or None,
         project_dir=str(options.output / "logs"),
     )
@@ -40,7 +40,7 @@ def train_head(options: HeadTrainingOptions) -> dict[str, Any]:
         accelerator.print(note)
     if options.trackers:
         accelerator.init_trackers("ideal", {name: str(value) for name, value in asdict(options).items()})
-    checkpoints = Checkpoints(options.output / "checkpoints", options.keep_checkpoints, source.digest)
+    checkpoints = Checkpoints(options.output / CHECKPOINTS, options.keep_checkpoints, source.digest)
     training = HeadTraining(options, accelerator, model, checkpoints, held_out_source)
     batches = Batches(
         episodes,
