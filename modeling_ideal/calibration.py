@@ -6,20 +6,22 @@ is only one, altered copies of it are scored, so that its deviation vectors do n
 from. They still know that defect, so an unknown one may score lower.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .augmentation import altered_copies, altered_masks
-from .input_checks import check_references
-from .masks import patch_masks
-from .modeling_ideal import IMAGES_AT_ONCE, IdealModel
-from .reference_scores import ReferenceScores, equal_pictures
+from .input_checks import check_number
+from .modeling_ideal import IdealModel
+from .reference_pictures import PictureGroup, ReferencePictures
+from .reference_reading import read_pictures
+from .reference_scores import ReferenceScores
 from .references import IdealReferences
 from .threshold import Calibration
+
+DEFAULT_FALSE_ALARM = 0.05
 
 
 def calibrate(
@@ -27,7 +29,7 @@ def calibrate(
     normal_refs: Tensor | None = None,
     abnormal_refs: Tensor | None = None,
     masks: Tensor | None = None,
-    false_alarm: float = 0.05,
+    false_alarm: float = DEFAULT_FALSE_ALARM,
 ) -> Calibration:
     """Find a threshold from a reference set.
 
@@ -39,8 +41,10 @@ def calibrate(
         masks: (L2, H, W), non-zero where anomalous, or None.
         false_alarm: the requested false-alarm rate: the share of normal images that may be called anomalous.
     """
-    _, scores = _encode_and_score(model, normal_refs, abnormal_refs, masks)
-    return scores.calibrate(model.config.top_fraction, false_alarm, model.config.prior)
+    calibration = encode_calibrated(model, normal_refs, abnormal_refs, masks, false_alarm).calibration
+    if calibration is None:
+        raise RuntimeError("expected a calibration of references that were encoded with one")
+    return calibration
 
 
 def encode_calibrated(
@@ -48,124 +52,129 @@ def encode_calibrated(
     normal_refs: Tensor | None = None,
     abnormal_refs: Tensor | None = None,
     masks: Tensor | None = None,
-    false_alarm: float = 0.05,
+    false_alarm: float = DEFAULT_FALSE_ALARM,
 ) -> IdealReferences:
     """Encode and calibrate a reference set, with one pass of each image through the backbone.
 
     The arguments are those of `calibrate`.
     """
-    references, scores = _encode_and_score(model, normal_refs, abnormal_refs, masks)
-    fraction = model.config.top_fraction
-    calibration = scores.calibrate(fraction, false_alarm, model.config.prior)
-    return replace(references, calibration=calibration, top_fraction=fraction, scores=scores)
+    check_number("false_alarm", false_alarm, "above 0, below 0.5", lambda value: 0 < value < 0.5)
+    if normal_refs is None and masks is None and abnormal_refs is not None:
+        raise ValueError(UNKNOWN_NORMAL)
+    return encode_pictures(model, read_pictures(model, normal_refs, abnormal_refs, masks, false_alarm=false_alarm))
+
+
+UNKNOWN_NORMAL = (
+    "expected normal_refs, or masks that say which part of abnormal_refs is normal, to calibrate; got neither"
+)
 
 
 @torch.no_grad()
-def _encode_and_score(
-    model: IdealModel, normal_refs: Tensor | None, abnormal_refs: Tensor | None, masks: Tensor | None
-) -> tuple[IdealReferences, ReferenceScores]:
-    """Encode a reference set, and score each of its images as if it were new."""
-    _check(model, normal_refs, abnormal_refs, masks)
+def encode_pictures(model: IdealModel, pictures: ReferencePictures) -> IdealReferences:
+    """Encode a reference set, and calibrate it if that is wanted and possible; the backbone has nothing to do.
+
+    Args:
+        model: the model that made the features.
+        pictures: the pictures of the set.
+    """
+    false_alarm, known = pictures.false_alarm, pictures.to(model.device)
+    if false_alarm is None and pictures.tell_normal:
+        false_alarm = DEFAULT_FALSE_ALARM
+    if false_alarm and not pictures.tell_normal:
+        raise ValueError(UNKNOWN_NORMAL)
+    scores = None
+    with _evaluation(model):
+        references = _encode(model, known.normal, known.abnormal)
+        if false_alarm:
+            scores = _scores_as_new(model, known, references)
+    references.fingerprint = model.fingerprint
+    references.check_values()
+    references = replace(references, pictures=pictures.to("cpu"))
+    if scores is None:
+        return references
+    fraction = model.config.top_fraction
+    calibration = scores.calibrate(fraction, false_alarm or DEFAULT_FALSE_ALARM, model.config.prior)
+    return replace(references, calibration=calibration, top_fraction=fraction, scores=scores)
+
+
+@contextmanager
+def _evaluation(model: IdealModel) -> Iterator[None]:
+    """The model without dropout, then as before."""
     training = model.training
     try:
         model.eval()
-        known = _Features(
-            None if normal_refs is None else model.extract_features(normal_refs, IMAGES_AT_ONCE),
-            None if abnormal_refs is None else model.extract_features(abnormal_refs, IMAGES_AT_ONCE),
-            None if masks is None else _patch_masks(model, masks),
-        )
-        references = known.encode(model)
-        normal = _scores_as_new(model, normal_refs, known.normal, references, known.without_normal)
-        abnormal = _scores_as_new(model, abnormal_refs, known.abnormal, references, known.without_abnormal)
-        marked = _scored_masks(model, abnormal_refs, masks)
+        yield
     finally:
         model.train(training)
-    references.fingerprint = model.fingerprint
-    references.check_values()
-    pictures = abnormal_refs if normal_refs is None else normal_refs
-    count = 0 if pictures is None else len(equal_pictures(pictures))
-    return references, ReferenceScores(normal, abnormal, marked, count)
 
 
-class _Features(NamedTuple):
-    """Features of a reference set: h x w patches with C channels per image."""
-
-    normal: Tensor | None  # (L1, h, w, C)
-    abnormal: Tensor | None  # (L2, h, w, C)
-    marked: Tensor | None  # (L2, h, w) bool
-
-    def encode(self, model: IdealModel) -> IdealReferences:
-        """Encode this set."""
-        return model.encode_features(*(None if part is None else part[None] for part in self))
-
-    def without_normal(self, indices: Sequence[int]) -> "_Features":
-        """The set without some of its normal references."""
-        return self._replace(normal=_drop(self.normal, indices))
-
-    def without_abnormal(self, indices: Sequence[int]) -> "_Features":
-        """The set without some of its abnormal references."""
-        return self._replace(abnormal=_drop(self.abnormal, indices), marked=_drop(self.marked, indices))
+def _encode(model: IdealModel, normal: PictureGroup | None, abnormal: PictureGroup | None) -> IdealReferences:
+    marked = None if abnormal is None else abnormal.marked
+    return model.encode_features(
+        None if normal is None else normal.features[None],
+        None if abnormal is None else abnormal.features[None],
+        None if marked is None else marked[None],
+    )
 
 
-def _scores_as_new(
+def _scores_as_new(model: IdealModel, known: ReferencePictures, references: IdealReferences) -> ReferenceScores:
+    """Score each picture of a reference set as if it were new."""
+    normal, abnormal = known.normal, known.abnormal
+    counted = abnormal if normal is None else normal
+    return ReferenceScores(
+        _scores(model, normal, references, lambda indices: (_without(normal, indices), abnormal)),
+        _scores(model, abnormal, references, lambda indices: (normal, _without(abnormal, indices))),
+        _scored_marks(abnormal),
+        0 if counted is None else len(counted.distinct()),
+    )
+
+
+def _scores(
     model: IdealModel,
-    images: Tensor | None,
-    features: Tensor | None,
+    group: PictureGroup | None,
     references: IdealReferences,
-    without: Callable[[Sequence[int]], _Features],
+    without: Callable[[list[int]], tuple[PictureGroup | None, PictureGroup | None]],
 ) -> Tensor:
-    """Patch scores (n, h, w) of each image against the others, or of altered copies if there is only one image.
+    """Patch scores (n, h, w) of each picture against the others, or of altered copies if there is only one picture.
 
     Args:
         model: an `IdealModel`.
-        images: (L, 3, H, W), or None for none.
-        features: (L, h, w, C) of the images.
-        references: the whole set, with these images.
-        without: returns the set without the images of the given indices.
+        group: pictures of one kind, or None for none.
+        references: the whole set, with these pictures.
+        without: returns both kinds without the pictures of the given indices.
     """
-    if images is None or features is None:
+    if group is None:
         return torch.zeros(0, 0, 0)
-    distinct = equal_pictures(images)
-    if len(distinct) == 1:
-        copies = model.extract_features(altered_copies(images[:1], model.config.patch_size), IMAGES_AT_ONCE)
-        maps = [_patch_scores(model, copy, references) for copy in copies]
+    distinct = group.distinct()
+    if len(distinct) > 1:
+        maps = [_patch_scores(model, group.features[equal[0]], _encode(model, *without(equal))) for equal in distinct]
     else:
-        maps = [_patch_scores(model, features[equal[0]], without(equal).encode(model)) for equal in distinct]
+        maps = [_patch_scores(model, copy, references) for copy in _copies(group)]
     return torch.stack(maps).cpu()
 
 
-def _scored_masks(model: IdealModel, images: Tensor | None, masks: Tensor | None) -> Tensor | None:
-    """Patch masks (n, h, w) of the images that `_scores_as_new` scores; None without masks (L, H, W)."""
-    if images is None or masks is None:
+def _scored_marks(group: PictureGroup | None) -> Tensor | None:
+    """Patch masks (n, h, w) of the abnormal pictures that `_scores` scores; None if they are not marked."""
+    if group is None or group.marked is None:
         return None
-    firsts = masks[[equal[0] for equal in equal_pictures(images)]]
-    scored = firsts if len(firsts) > 1 else altered_masks(firsts, model.config.patch_size)
-    return _patch_masks(model, scored).cpu()
+    distinct = group.distinct()
+    marked = group.marked[[equal[0] for equal in distinct]] if len(distinct) > 1 else group.marked_copies
+    return None if marked is None else marked.cpu()
+
+
+def _copies(group: PictureGroup) -> Tensor:
+    if group.copies is None:
+        raise ValueError(
+            "references: expected ones that were encoded with a calibration, to calibrate them now, got ones without; "
+            "encode them again"
+        )
+    return group.copies
+
+
+def _without(group: PictureGroup | None, indices: list[int]) -> PictureGroup | None:
+    return None if group is None else group.without(indices)
 
 
 def _patch_scores(model: IdealModel, features: Tensor, references: IdealReferences) -> Tensor:
     """Patch scores (h, w) of an image's features (h, w, C)."""
     return model.score_features(features[None], references, (1, 1)).patch_scores[0]
-
-
-def _patch_masks(model: IdealModel, masks: Tensor) -> Tensor:
-    """Reduce pixel masks (L, H, W) to patch masks (L, h, w), bool."""
-    return patch_masks(masks.to(model.device), model.config.patch_size)
-
-
-def _drop(group: Tensor | None, indices: Sequence[int]) -> Tensor | None:
-    """Remove some entries of a tensor; None stays None."""
-    return None if group is None else group[[index for index in range(len(group)) if index not in indices]]
-
-
-def _check(model: IdealModel, normal_refs: Tensor | None, abnormal_refs: Tensor | None, masks: Tensor | None) -> None:
-    check_references(normal_refs, abnormal_refs, masks, model.config.patch_size, model.config.num_channels)
-    for name, images in (("normal_refs", normal_refs), ("abnormal_refs", abnormal_refs)):
-        if images is not None and images.ndim != 4:
-            raise ValueError(
-                f"{name}: expected one reference set (n, 3, H, W) to calibrate, got {tuple(images.shape)}"
-            )
-    if normal_refs is None and masks is None:
-        raise ValueError(
-            "expected normal_refs, or masks that say which part of abnormal_refs is normal, to calibrate; got neither"
-        )

@@ -1,6 +1,5 @@
 """The pipeline "anomaly-detection": whether a part is anomalous, where, and of which type."""
 
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -14,8 +13,10 @@ from .image_inputs import ImageInput, file_content
 from .input_checks import check_images, check_number
 from .masks import MaskInput
 from .outputs import IdealOutput
-from .pipeline_inputs import Preparation, ReferenceInputs, check_names, check_usable, is_many, read_batches
+from .pipeline_inputs import Preparation, is_many, read_batches
+from .pipeline_references import ReferenceKeeper
 from .pipeline_results import calibration_for, make_verdict, nearest_type
+from .reference_inputs import ReferenceInputs, check_names
 from .references import IdealReferences
 from .scoring import highest_patches, image_scores, scores_and_weights, upsample, weighted_map
 from .tiling import TiledDetector
@@ -31,7 +32,7 @@ OPTIONS = [
 Result = dict[str, Any]
 
 
-class AnomalyDetectionPipeline(Pipeline):
+class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
     """Detects anomalies from a few reference images.
 
         pipe = pipeline("anomaly-detection", model="org/ideal", trust_remote_code=True)
@@ -109,41 +110,6 @@ class AnomalyDetectionPipeline(Pipeline):
         batch_size = self._batch_size or 1 if batch_size is None else batch_size
         results = self.get_iterator(inputs, num_workers, batch_size, preprocess, forward, postprocess)
         return list(results) if isinstance(inputs, (Sequence, np.ndarray, Tensor)) else results
-
-    def set_references(self, references: Any = None, **pictures: Any) -> IdealReferences:
-        """Encode or load the references for all calls without their own; arguments as in `__call__`.
-
-        Returns:
-            The references, for example for `pipe.set_references(normal=[...]).save("product.safetensors")`.
-        """
-        self._forward_params["references"] = self._references(ReferenceInputs.named(references, **pictures))
-        return self._forward_params["references"]
-
-    def encode_references(self, references: Any = None, **pictures: Any) -> IdealReferences:
-        """Encode or load references as `set_references` does, without keeping them for other calls."""
-        return self._references(ReferenceInputs.named(references, **pictures))
-
-    def _references(self, given: ReferenceInputs | None) -> IdealReferences:
-        """The references given with a call; without any, those of the pipeline, which are encoded on first use."""
-        kept = self._forward_params.get("references") if given is None else given
-        if kept is None:
-            raise ValueError(
-                "expected references, got none: give normal=[...], abnormal=[...] or both, or references=FILE, with "
-                "the call or once to pipe.set_references(...)"
-            )
-        if isinstance(kept, ReferenceInputs):
-            kept = self._encode(kept)
-            if given is None:
-                self._forward_params["references"] = kept
-        else:  # model or processor may have changed since
-            check_usable(kept, self.model, self.image_processor)
-        return kept
-
-    def _encode(self, inputs: ReferenceInputs) -> IdealReferences:
-        references = inputs.encode(self.model, self.image_processor)
-        for sentence in references.warnings:
-            warnings.warn(sentence, stacklevel=4)  # of the caller of a public method
-        return references
 
     def run_single(self, inputs: Any, preprocess: dict, forward: dict, postprocess: dict) -> Result:
         """Process one image; ValueError if it cannot be read."""

@@ -1,9 +1,8 @@
-"""Inputs of the pipeline: references in every form, and any number of images."""
+"""Inputs of the pipeline: any number of images, read and prepared."""
 
-import difflib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,130 +10,11 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from .calibration import encode_calibrated
-from .image_inputs import ImageInput, file_content, image_list, is_single_image, load_image
-from .input_checks import check_number
-from .masks import MaskInput, load_area, mask_list, patch_masks, resize_mask
-from .references import IdealReferences, processing_of
-from .tiling import TiledDetector
-
-DEFAULT_FALSE_ALARM = 0.05
+from .image_inputs import ImageInput, file_content, is_single_image, load_image
+from .masks import MaskInput, load_area, patch_masks, resize_mask
 
 Prepared = dict[str, Any]
 Prepare = Callable[[Any, str], Prepared]  # takes an image, and its name for error messages
-
-
-def check_names(given: Iterable[str], known: Sequence[str]) -> None:
-    """Check that arguments have known names; the error suggests the nearest one."""
-    for name in given:
-        if name not in known:
-            nearest = difflib.get_close_matches(name, known, 1)
-            suggestion = f"; did you mean {nearest[0]!r}?" if nearest else ""
-            raise ValueError(f"expected arguments among {', '.join(known)}, got unknown {name!r}{suggestion}")
-
-
-@dataclass(frozen=True)
-class ReferenceInputs:
-    """References as the user gives them: either `references`, or images and how to encode them.
-
-    Args:
-        references: a references file, or an `IdealReferences`.
-        normal: images of good parts.
-        abnormal: images of defective parts.
-        masks: the mask of the defect in each abnormal image.
-        types: the type of the defect in each abnormal image.
-        false_alarm: the requested false-alarm rate, for calibration; 0 for none. Default: 0.05 if there are normal
-            images or masks; otherwise no calibration.
-        tiling: cut images into tiles of this side in pixels, or of the processor's size with True.
-    """
-
-    references: str | os.PathLike | IdealReferences | None = None
-    normal: Sequence[ImageInput] | ImageInput | None = None
-    abnormal: Sequence[ImageInput] | ImageInput | None = None
-    masks: Sequence[MaskInput] | MaskInput | None = None
-    types: Sequence[str] | str | None = None
-    false_alarm: float | None = None
-    tiling: bool | int | None = None
-
-    @classmethod
-    def names(cls) -> list[str]:
-        """The names of all fields."""
-        return [field.name for field in fields(cls)]
-
-    @classmethod
-    def named(cls, references: Any = None, **pictures: Any) -> "ReferenceInputs":
-        """Make the inputs from a user's arguments, whose names are checked."""
-        check_names(pictures, cls.names())
-        return cls(references, **pictures)
-
-    def given(self) -> list[str]:
-        """The names of the fields that are not None."""
-        return [name for name in self.names() if getattr(self, name) is not None]
-
-    def encode(self, model: Any, processor: Any) -> IdealReferences:
-        """Encode or load one reference set for a model, on its device; what can be checked is checked before."""
-        if self.references is not None:
-            return self._known(model, processor)
-        normal, abnormal = _reference_images(self.normal, "normal"), _reference_images(self.abnormal, "abnormal")
-        masks = self.masks
-        if masks is not None and abnormal is not None:
-            masks = [
-                file_content(mask, f"masks[{index}]") for index, mask in enumerate(mask_list(masks, len(abnormal)))
-            ]
-        types = [self.types] if isinstance(self.types, str) else list(self.types or ())
-        if types and len(types) != len(abnormal or ()):
-            raise ValueError(f"types: expected one for each of {len(abnormal or ())} abnormal references, got {types}")
-        check_number("false_alarm", self.false_alarm, ">= 0, below 0.5", lambda value: 0 <= value < 0.5)
-        if self.tiling is not None and not isinstance(self.tiling, int):
-            raise ValueError(f"tiling: expected True, False or a number of pixels, got {self.tiling!r}")
-        if self.tiling:
-            return replace(self._tiled(model, processor, normal or [], abnormal or [], masks), types=types)
-        images = processor(normal_refs=normal, abnormal_refs=abnormal, masks=masks)
-        false_alarm = self.false_alarm
-        if false_alarm is None and (normal is not None or masks is not None):
-            false_alarm = DEFAULT_FALSE_ALARM
-        if false_alarm:
-            references = encode_calibrated(model, **images, false_alarm=false_alarm)
-        else:
-            references = model.encode_references(**images)
-        return replace(references, types=types, processing=processing_of(processor))
-
-    def _known(self, model: Any, processor: Any) -> IdealReferences:
-        if len(self.given()) > 1:
-            raise ValueError(f"expected references, or images to encode, got both: {', '.join(self.given())}")
-        references: Any = self.references
-        if isinstance(references, (str, os.PathLike)):
-            references = IdealReferences.load(references)
-        # Not isinstance, because shipped files may be loaded as more than one module.
-        if not hasattr(references, "fingerprint") or len(references) != 1:
-            raise ValueError(f"references: expected a file or an IdealReferences of one set, got {references!r}")
-        check_usable(references, model, processor)
-        return references.to(model.device)
-
-    def _tiled(self, model: Any, processor: Any, normal: list, abnormal: list, masks: Any) -> IdealReferences:
-        detector = TiledDetector(model, processor, None if self.tiling is True else self.tiling)
-        false_alarm = DEFAULT_FALSE_ALARM if self.false_alarm is None else self.false_alarm
-        references = detector.encode_references(normal, abnormal, masks, false_alarm or None)
-        return replace(references, processing=processing_of(detector.processor))
-
-
-def check_usable(references: IdealReferences, model: Any, processor: Any) -> None:
-    """Raise ValueError if references were encoded by another model or with other settings of the processor."""
-    model.check_encoded(references)
-    if references.tile_size is not None:
-        processor = TiledDetector(model, processor, references.tile_size).processor
-    references.check_processing(processor)
-
-
-def _reference_images(images: Any, name: str) -> list | None:
-    """Bring the images of one kind to a list, with file objects as bytes; None stays None."""
-    if images is None:
-        return None
-    listed = [file_content(image, f"{name}[{index}]") for index, image in enumerate(image_list(images))]
-    for index, image in enumerate(listed):
-        if not is_single_image(image):
-            raise ValueError(f"{name}[{index}]: expected an image, got {type(image).__name__}")
-    return listed
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from .input_checks import check_finite
+from .reference_pictures import ReferencePictures
 from .reference_scores import ReferenceScores
 from .references_file import FORMAT, SCORE_TENSORS, SET_TENSORS, read_references
 from .threshold import Calibration, ScorePrior
@@ -43,6 +44,8 @@ class IdealReferences:
         scores: what the calibration is made from.
         processing: settings of the processor that made the model's inputs, see `processing_of`; None if they are not
             known, because the references were encoded from tensors.
+        pictures: what encoding and calibration need of each picture, so that others can join them (`extend`); None if
+            it was not kept. Always on the CPU.
         tile_size: height and width of the tiles that the references were cut into; None for whole images.
         file_format: the format of the file that the references were loaded from.
     """
@@ -60,6 +63,7 @@ class IdealReferences:
     top_fraction: float | None = None
     scores: ReferenceScores | None = None
     processing: dict[str, Any] | None = None
+    pictures: ReferencePictures | None = None
     tile_size: tuple[int, int] | None = None
     file_format: str = FORMAT
     normal_directions: list[Tensor] = field(init=False, repr=False)  # R tensors (Q_r, C) at length 1
@@ -167,6 +171,10 @@ class IdealReferences:
             abnormal_sources=[sources.to(device) for sources in self.abnormal_sources],
         )
 
+    def extend(self, pipe: Any, **pictures: Any) -> "IdealReferences":
+        """These references with further pictures, as `pipe.extend_references` makes them; they do not change."""
+        return pipe.extend_references(self, **pictures)
+
     def save(self, path: str | os.PathLike) -> None:
         """Write the references to a safetensors file, which is either complete or not there."""
         path = Path(path)
@@ -183,11 +191,13 @@ class IdealReferences:
             "tile_size": self.tile_size,
             "processing": self.processing,
             "scored_pictures": 0 if self.scores is None else self.scores.num_normal,
+            "pictures": None if self.pictures is None else self.pictures.header(),
         }
+        tensors = self._tensors() | (self.pictures.tensors(self.normal_features[0]) if self.pictures else {})
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             save_file(
-                {name: value.detach().cpu().contiguous().clone() for name, value in self._tensors().items()},
+                {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
                 temporary,
                 metadata={"format": self.file_format, "header": json.dumps(header)},
             )
@@ -196,7 +206,7 @@ class IdealReferences:
             temporary.unlink(missing_ok=True)
 
     def _tensors(self) -> dict[str, Tensor]:
-        """All tensors, by their names in a file."""
+        """All tensors but those of the pictures, by their names in a file."""
         tensors = {f"{name}.{index}": value for name in SET_TENSORS for index, value in enumerate(getattr(self, name))}
         if self.deviation_vectors is not None:
             tensors["deviation_vectors"] = self.deviation_vectors
@@ -215,6 +225,7 @@ class IdealReferences:
         if normal is not None and abnormal is not None:
             scores = ReferenceScores(normal, abnormal, marked, pictures)
         header["tile_size"] = header["tile_size"] and tuple(header["tile_size"])
+        header["pictures"] = header["pictures"] and ReferencePictures.from_file(header["pictures"], tensors)
         groups: dict[str, Any] = {
             name: [tensors[f"{name}.{index}"] for index in range(sets)]
             for name in SET_TENSORS

@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from .input_checks import check_finite
+from .reference_pictures import check_pictures, is_pictures_header, picture_tensor_names
 
 FORMAT = "ideal-references-2"
 FORMATS = ("ideal-references-1", FORMAT)
@@ -76,8 +77,10 @@ def _check_header(text: str) -> dict[str, Any]:
         "tile_size": ("two integers >= 1 or null", lambda value: value is None or _is_size(value)),
         "processing": ("settings or null", lambda value: value is None or isinstance(value, dict)),
         "scored_pictures": ("an integer >= 0", _is_count),
+        "pictures": ("pictures or null", lambda value: value is None or is_pictures_header(value)),
     }
-    header = {"calibration": None, "tile_size": None, "processing": None, "scored_pictures": 0, **header}
+    absent = dict.fromkeys(("calibration", "tile_size", "processing", "pictures"))
+    header = {**absent, "scored_pictures": 0, **header}
     for name, (expected, holds) in checks.items():
         if name not in header or not holds(header[name]):
             raise ValueError(f"header: expected {name} to be {expected}, got {header.get(name, 'nothing')!r:.100}")
@@ -86,7 +89,8 @@ def _check_header(text: str) -> dict[str, Any]:
 
 def _check_types(types: Mapping[str, str]) -> None:
     for name, given in types.items():
-        expected = "BOOL" if name == "scores.marked" else "I64" if name.startswith("abnormal_sources") else "F32"
+        is_mask = name.rpartition(".")[2] in ("marked", "marked_copies")
+        expected = "BOOL" if is_mask else "I64" if name.startswith("abnormal_sources") else "F32"
         if given != expected:
             raise ValueError(f"{name}: expected the type {expected}, got {given}")
 
@@ -100,6 +104,7 @@ def _check_shapes(shapes: Shapes, header: Mapping[str, Any]) -> None:
     expected = {name for names in sets for name in names}
     # A training-free model has no deviation vectors.
     optional = {*SCORE_TENSORS, "deviation_vectors"} if header["num_abnormal"] else set(SCORE_TENSORS)
+    optional |= picture_tensor_names()
     if set(shapes) - optional != expected:
         raise ValueError(f"expected the tensors {sorted(expected)[:6]}, got {sorted(shapes)[:6]}")
     first = shapes["normal_features.0"]
@@ -120,6 +125,7 @@ def _check_shapes(shapes: Shapes, header: Mapping[str, Any]) -> None:
     if header["types"] and len(header["types"]) != header["num_abnormal"]:
         raise ValueError(f"types: expected {header['num_abnormal']}, one for each abnormal reference")
     _check_score_shapes({name: shapes[name] for name in SCORE_TENSORS if name in shapes}, header)
+    check_pictures(shapes, header)
 
 
 def _check_score_shapes(shapes: Shapes, header: Mapping[str, Any]) -> None:

@@ -16,7 +16,8 @@ from transformers import pipeline
 
 from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealModel
 from modeling_ideal.pipeline_ideal import OPTIONS
-from modeling_ideal.pipeline_inputs import ReferenceInputs, read_batches
+from modeling_ideal.pipeline_inputs import read_batches
+from modeling_ideal.reference_inputs import ReferenceInputs
 
 from .conftest import PATCH, tiny_model
 from .pictures import photograph
