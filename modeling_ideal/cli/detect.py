@@ -18,21 +18,24 @@ def _add_references(commands: argparse._SubParsersAction) -> None:
         description="Encodes images of good parts, of defective parts, or of both into one file for `ideal detect`, "
         "together with a decision threshold that is calibrated on them.",
     )
-    references.add_argument("--normal", metavar="DIR", help="images of good parts")
-    references.add_argument("--abnormal", metavar="DIR", help="images of defective parts")
+    references.add_argument("--normal", metavar="DIR", help="images of good parts; or one file")
+    references.add_argument("--abnormal", metavar="DIR", help="images of defective parts; or one file")
     references.add_argument(
-        "--masks", metavar="DIR", help="masks of the defects: a file NAME or NAME_mask for each abnormal image"
+        "--masks",
+        metavar="DIR",
+        help="masks of the defects: a file NAME or NAME_mask for each abnormal image; or one file",
     )
     references.add_argument(
-        "--types", action="store_true", help="name the types of defects after the sub-folders of --abnormal"
+        "--types",
+        action="store_true",
+        help="name the types of defects after the sub-folders of --abnormal, or after the folder of one file",
     )
     references.add_argument(
         "--false-alarm",
         type=float,
-        default=0.05,
         metavar="RATE",
         help="requested false-alarm rate, which sets the threshold: the share of good parts that may be called "
-        "anomalous (default: 0.05)",
+        "anomalous (default: 0.05, or that of the file to extend)",
     )
     references.add_argument(
         "--tiling",
@@ -41,14 +44,20 @@ def _add_references(commands: argparse._SubParsersAction) -> None:
     )
     add_model(references)
     add_device(references)
-    references.add_argument("--out", required=True, metavar="FILE.safetensors", help="the references file to write")
+    references.add_argument(
+        "--extend",
+        metavar="FILE",
+        help="add the pictures to this references file, as if all had been encoded together, and replace it, or write "
+        "to --out; the pictures in it are not needed",
+    )
+    references.add_argument("--out", metavar="FILE.safetensors", help="the references file to write")
     references.set_defaults(run=_references)
 
 
 def _references(arguments: argparse.Namespace) -> int:
-    from ..detection.commands import encode_references
+    from ..detection.references import references
 
-    return say(encode_references(arguments))
+    return say(references(arguments))
 
 
 def _add_detect(commands: argparse._SubParsersAction) -> None:

@@ -20,7 +20,7 @@ from ..references import IdealReferences
 from ..writing.files import json_bytes
 from ..writing.places import OutputFolder, check_file
 from ..writing.tables import text_table
-from .files import OVERLAYS, find_images, images_below, match_masks, types_by_folder, unique_names
+from .files import OVERLAYS, find_images, given_pictures, unique_names
 
 RESULTS = "results.json"
 SECONDS_BETWEEN_WRITES = 10  # of results.json, so that a run that is killed loses little
@@ -29,27 +29,24 @@ SECONDS_BETWEEN_WRITES = 10  # of results.json, so that a run that is killed los
 def encode_references(arguments: argparse.Namespace) -> str:
     """Encode the references that the arguments name to a file, and return a summary with any warnings."""
     out = Path(arguments.out)
-    check_file(out, "--out", replaces=_is_references_file, kind="a references file")
-    normal = images_below(arguments.normal, "--normal")
-    abnormal = images_below(arguments.abnormal, "--abnormal")
-    if not normal and not abnormal:
-        raise ValueError("expected --normal DIR, --abnormal DIR or both, got neither")
-    masks = match_masks(abnormal, arguments.abnormal, arguments.masks) if arguments.masks else None
-    types = types_by_folder(abnormal, arguments.abnormal) if arguments.types else None
-    references = _set_references(
-        _load_pipeline(arguments),
-        normal=normal or None,
-        abnormal=abnormal or None,
-        masks=masks,
-        types=types,
+    check_file(out, "--out", replaces=is_references_file, kind="a references file")
+    given = given_pictures(arguments)
+    references = set_references(
+        load_pipeline(arguments),
+        **given._asdict(),
         # A threshold needs normal images or masks.
-        false_alarm=arguments.false_alarm if normal or masks else None,
+        false_alarm=arguments.false_alarm if given.normal or given.masks else None,
         tiling=arguments.tiling or None,
     )
+    return save_references(references, out)
+
+
+def save_references(references: IdealReferences, out: Path) -> str:
+    """Write a references file, and return a summary with any warnings."""
     references.save(out)
-    lines = [f"{out}: {references}"]
-    if references.calibration is not None:
-        lines.append(f"threshold {references.calibration.threshold:.3f} for {arguments.false_alarm:.1%} false alarms")
+    lines, calibration = [f"{out}: {references}"], references.calibration
+    if calibration is not None:
+        lines.append(f"threshold {calibration.threshold:.3f} for {calibration.false_alarm:.1%} false alarms")
     return "\n".join([*lines, *(f"warning: {warning}" for warning in references.warnings)])
 
 
@@ -64,8 +61,8 @@ def detect(arguments: argparse.Namespace) -> tuple[str, bool]:
     overlays = [f"{OVERLAYS}/{name}" for name in unique_names(images)]
     out = OutputFolder(Path(arguments.out), "detect", [*overlays, RESULTS])
     loaded = IdealReferences.load(arguments.references)  # before the model: a damaged file is noticed at once
-    pipe = _load_pipeline(arguments)
-    references = _set_references(pipe, references=loaded)
+    pipe = load_pipeline(arguments)
+    references = set_references(pipe, references=loaded)
     beware = references.warnings if arguments.threshold is None else []  # they are about the other threshold
     entries: list[dict[str, Any]] = []
     report = {
@@ -113,18 +110,20 @@ class _Files(Dataset):
         return self.paths[index]
 
 
-def _load_pipeline(arguments: argparse.Namespace) -> AnomalyDetectionPipeline:
+def load_pipeline(arguments: argparse.Namespace) -> AnomalyDetectionPipeline:
+    """The pipeline that --model and --device name."""
     return pipeline(TASK, model=str(arguments.model or IDEAL_TINY), device=choose_device(arguments.device))
 
 
-def _set_references(pipe: AnomalyDetectionPipeline, **given: Any) -> IdealReferences:
+def set_references(pipe: AnomalyDetectionPipeline, **given: Any) -> IdealReferences:
     """Set the references of a pipeline, without the warnings that it emits: the commands print them in their place."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return pipe.set_references(**given)
 
 
-def _is_references_file(path: Path) -> bool:
+def is_references_file(path: Path) -> bool:
+    """Whether a file is one that `ideal references` wrote."""
     try:
         IdealReferences.load(path)
     except ValueError:

@@ -1,10 +1,12 @@
 """The files of a command line: images, their masks and types, and the names of outputs."""
 
+import argparse
 import glob
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from ..data.folder import list_folder
 from ..data.images import is_image_file, skipped_images
@@ -40,6 +42,45 @@ def find_images(patterns: Sequence[str]) -> list[Path]:
 def _is_result(file: Path) -> bool:
     """Whether a file is an overlay that `ideal detect` wrote."""
     return file.parent.name == OVERLAYS and (file.parent.parent / list_name("detect")).exists()
+
+
+class Pictures(NamedTuple):
+    """The pictures that the arguments of `ideal references` name; None for what is not given."""
+
+    normal: list[Path] | None
+    abnormal: list[Path] | None
+    masks: list[Path] | None
+    types: list[str] | None
+
+
+def given_pictures(arguments: argparse.Namespace) -> Pictures:
+    """Find the pictures at --normal and --abnormal, folders or single files, their --masks and --types."""
+    normal, abnormal = (pictures_at(getattr(arguments, kind), f"--{kind}") for kind in ("normal", "abnormal"))
+    if not normal and not abnormal:
+        raise ValueError("expected --normal DIR, --abnormal DIR or both, got neither")
+    if arguments.masks and not abnormal:
+        raise ValueError("--masks: expected --abnormal with them, got none")
+    masks = _masks_of(abnormal, arguments.abnormal, arguments.masks) if arguments.masks else None
+    types = types_by_folder(abnormal, arguments.abnormal) if arguments.types else None
+    return Pictures(normal or None, abnormal or None, masks, types)
+
+
+def _masks_of(abnormal: Sequence[Path], root: str, masks: str) -> list[Path]:
+    """The masks of images at `root`, a folder or a single file, in a folder or a single file."""
+    if not _is_file(masks):
+        return match_masks(abnormal, str(abnormal[0].parent) if _is_file(root) else root, masks)
+    if len(abnormal) != 1:
+        raise ValueError(f"--masks: expected a folder for {len(abnormal)} abnormal images, got the file {masks!r}")
+    return [_expanded(masks)]
+
+
+def pictures_at(place: str | None, name: str) -> list[Path]:
+    """The picture in a file, or all below a folder, given by the command-line argument `name`; none if it is None."""
+    return [_expanded(place)] if place is not None and _is_file(place) else images_below(place, name)
+
+
+def _is_file(place: str | None) -> bool:
+    return place is not None and _expanded(place).is_file()
 
 
 def match_masks(images: Sequence[Path], root: str, folder: str) -> list[Path]:
@@ -89,7 +130,9 @@ def _expanded(folder: str) -> Path:
 
 
 def types_by_folder(images: Sequence[Path], root: str) -> list[str]:
-    """The type of the defect in each image: the name of its sub-folder of `root`."""
+    """The type of the defect in each image: its sub-folder of `root`, or the folder of a single file."""
+    if _is_file(root):
+        return [image.absolute().parent.name for image in images]
     types = [image.relative_to(_expanded(root)).parent.as_posix() for image in images]
     if not types or "." in types:
         raise ValueError(f"--types: expected every image of --abnormal in a sub-folder of its type, got {root!r}")

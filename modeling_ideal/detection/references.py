@@ -1,0 +1,42 @@
+"""The command `ideal references`: encodes pictures to a references file, or adds pictures to one."""
+
+import argparse
+import warnings
+from pathlib import Path
+
+from ..references import IdealReferences
+from ..writing.places import check_file
+from .commands import encode_references, is_references_file, load_pipeline, save_references
+from .files import given_pictures
+
+
+def references(arguments: argparse.Namespace) -> str:
+    """Do what the arguments of `ideal references` ask for, and return a summary with any warnings."""
+    if arguments.extend is not None:
+        return extend_references(arguments)
+    if arguments.out is None:
+        raise ValueError("--out: expected the references file to write, got none")
+    return encode_references(arguments)
+
+
+def extend_references(arguments: argparse.Namespace) -> str:
+    """Add pictures to a references file, which is replaced once all is done, or left as it is with --out."""
+    known = load_references(arguments.extend, "--extend")  # before the model: a damaged file is noticed at once
+    if arguments.tiling:
+        raise ValueError("--tiling: expected it when the references are first encoded, got it with --extend")
+    out = Path(arguments.extend if arguments.out is None else arguments.out)
+    check_file(out, "--out", replaces=is_references_file, kind="a references file")
+    given = given_pictures(arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # they are part of the summary
+        extended = load_pipeline(arguments).extend_references(
+            known, **given._asdict(), false_alarm=arguments.false_alarm
+        )
+    return save_references(extended, out)
+
+
+def load_references(path: str, name: str) -> IdealReferences:
+    """Load the references file that the command-line argument `name` gives."""
+    if not Path(path).is_file():
+        raise ValueError(f"{name}: expected a file made by `ideal references`, got {path!r}")
+    return IdealReferences.load(path)
