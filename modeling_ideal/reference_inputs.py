@@ -7,9 +7,10 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from .calibration import DEFAULT_FALSE_ALARM, encode_pictures
-from .image_inputs import ImageInput, file_content, image_list, is_single_image
+from .image_inputs import ADDRESSES, ImageInput, file_content, image_list, is_single_image, open_image
 from .input_checks import check_number
 from .masks import MaskInput, mask_list
+from .reference_previews import make_previews
 from .reference_reading import read_pictures
 from .references import IdealReferences, processing_of
 from .tiling import TiledDetector
@@ -37,6 +38,7 @@ class ReferenceInputs:
         false_alarm: the requested false-alarm rate, for calibration; 0 for none. Default: 0.05 if there are normal
             images or masks; otherwise no calibration.
         tiling: cut images into tiles of this side in pixels, or of the processor's size with True.
+        keep_pictures: whether to keep a small picture of each image, for people. Default: True.
     """
 
     references: str | os.PathLike | IdealReferences | None = None
@@ -46,6 +48,7 @@ class ReferenceInputs:
     types: Sequence[str] | str | None = None
     false_alarm: float | None = None
     tiling: bool | int | None = None
+    keep_pictures: bool | None = None
 
     @classmethod
     def names(cls) -> list[str]:
@@ -70,9 +73,12 @@ class ReferenceInputs:
         if self.tiling is not None and not isinstance(self.tiling, int):
             raise ValueError(f"tiling: expected True, False or a number of pixels, got {self.tiling!r}")
         if self.tiling:
-            return replace(self._tiled(model, processor, **images), types=types)
-        pictures = read_pictures(model, **processor(**images), false_alarm=self.false_alarm)
-        return replace(encode_pictures(model, pictures), types=types, processing=processing_of(processor))
+            references = self._tiled(model, processor, **images)
+        else:
+            pictures = read_pictures(model, **processor(**images), false_alarm=self.false_alarm)
+            references = replace(encode_pictures(model, pictures), processing=processing_of(processor))
+        previews = None if self.keep_pictures is False else make_previews(*images.values())
+        return replace(references, types=types, previews=previews)
 
     def extend(self, references: IdealReferences, model: Any, processor: Any) -> IdealReferences:
         """Add these images to references that the model has encoded: as if all were encoded together.
@@ -97,7 +103,9 @@ class ReferenceInputs:
         else:
             types = [*references.types, *types]
         pictures = read_pictures(model, **processor(**images), false_alarm=self.false_alarm, known=references.pictures)
-        return replace(encode_pictures(model, pictures), types=types, processing=processing_of(processor))
+        previews = references.previews and references.previews.joined(make_previews(*images.values()))
+        extended = replace(encode_pictures(model, pictures), types=types, previews=previews)
+        return replace(extended, processing=processing_of(processor))
 
     def _listed(self) -> tuple[dict[str, Any], list[str]]:
         """The images and masks in lists, by their names in the processor, and the types; all checked."""
@@ -111,6 +119,8 @@ class ReferenceInputs:
         if types and len(types) != len(abnormal or ()):
             raise ValueError(f"types: expected one for each of {len(abnormal or ())} abnormal references, got {types}")
         check_number("false_alarm", self.false_alarm, ">= 0, below 0.5", lambda value: 0 <= value < 0.5)
+        if self.keep_pictures not in (None, True, False):
+            raise ValueError(f"keep_pictures: expected True or False, got {self.keep_pictures!r}")
         return {"normal_refs": normal, "abnormal_refs": abnormal, "masks": masks}, types
 
     def _known(self, model: Any, processor: Any) -> IdealReferences:
@@ -144,8 +154,17 @@ def _reference_images(images: Any, name: str) -> list | None:
     """Bring the images of one kind to a list, with file objects as bytes; None stays None."""
     if images is None:
         return None
-    listed = [file_content(image, f"{name}[{index}]") for index, image in enumerate(image_list(images))]
+    listed = [_content(image, f"{name}[{index}]") for index, image in enumerate(image_list(images))]
     for index, image in enumerate(listed):
         if not is_single_image(image):
             raise ValueError(f"{name}[{index}]: expected an image, got {type(image).__name__}")
     return listed
+
+
+def _content(image: Any, name: str) -> Any:
+    """An image that can be read more than once: a file object as bytes, one at an address as it is now."""
+    return (
+        open_image(image, name)
+        if isinstance(image, str) and image.startswith(ADDRESSES)
+        else file_content(image, name)
+    )

@@ -139,11 +139,6 @@ class ReferencePictures:
         return cls(groups.get("normal"), groups.get("abnormal"), header["false_alarm"])
 
 
-def picture_tensor_names() -> set[str]:
-    """The names of all tensors that a file may have of pictures."""
-    return {f"pictures.{kind}.{name}" for kind in KINDS for name in TENSORS}
-
-
 def is_pictures_header(value: Any) -> bool:
     """Whether a value is what `ReferencePictures.header` makes."""
     if not isinstance(value, dict):
@@ -170,7 +165,8 @@ def check_pictures(shapes: Shapes, header: Mapping[str, Any]) -> None:
     """
     given = {name: shape for name, shape in shapes.items() if name.startswith("pictures.")}
     pictures = header["pictures"]
-    if pictures is None:
+    unknown = set(given) - {f"pictures.{kind}.{name}" for kind in KINDS for name in TENSORS}
+    if pictures is None or unknown:
         if given:
             raise ValueError(f"expected pictures in the header for the tensors {sorted(given)[:4]}, got none")
         return

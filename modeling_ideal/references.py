@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .input_checks import check_finite
 from .reference_pictures import ReferencePictures
+from .reference_previews import Previews
 from .reference_scores import ReferenceScores
 from .references_file import FORMAT, SCORE_TENSORS, SET_TENSORS, read_references
 from .threshold import Calibration, ScorePrior
@@ -46,6 +47,7 @@ class IdealReferences:
             known, because the references were encoded from tensors.
         pictures: what encoding and calibration need of each picture, so that others can join them (`extend`); None if
             it was not kept. Always on the CPU.
+        previews: small pictures of the references, for people; None if they were not kept.
         tile_size: height and width of the tiles that the references were cut into; None for whole images.
         file_format: the format of the file that the references were loaded from.
     """
@@ -64,6 +66,7 @@ class IdealReferences:
     scores: ReferenceScores | None = None
     processing: dict[str, Any] | None = None
     pictures: ReferencePictures | None = None
+    previews: Previews | None = None
     tile_size: tuple[int, int] | None = None
     file_format: str = FORMAT
     normal_directions: list[Tensor] = field(init=False, repr=False)  # R tensors (Q_r, C) at length 1
@@ -192,8 +195,11 @@ class IdealReferences:
             "processing": self.processing,
             "scored_pictures": 0 if self.scores is None else self.scores.num_normal,
             "pictures": None if self.pictures is None else self.pictures.header(),
+            "previews": None if self.previews is None else self.previews.header(),
         }
-        tensors = self._tensors() | (self.pictures.tensors(self.normal_features[0]) if self.pictures else {})
+        tensors = self._tensors()
+        tensors |= {} if self.pictures is None else self.pictures.tensors(self.normal_features[0])
+        tensors |= {} if self.previews is None else self.previews.tensors()
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
             save_file(
@@ -226,6 +232,7 @@ class IdealReferences:
             scores = ReferenceScores(normal, abnormal, marked, pictures)
         header["tile_size"] = header["tile_size"] and tuple(header["tile_size"])
         header["pictures"] = header["pictures"] and ReferencePictures.from_file(header["pictures"], tensors)
+        header["previews"] = header["previews"] and Previews.from_file(header["previews"], tensors)
         groups: dict[str, Any] = {
             name: [tensors[f"{name}.{index}"] for index in range(sets)]
             for name in SET_TENSORS

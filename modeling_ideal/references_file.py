@@ -11,7 +11,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from .input_checks import check_finite
-from .reference_pictures import check_pictures, is_pictures_header, picture_tensor_names
+from .reference_pictures import check_pictures, is_pictures_header
+from .reference_previews import check_previews, is_previews_header
 
 FORMAT = "ideal-references-2"
 FORMATS = ("ideal-references-1", FORMAT)
@@ -78,8 +79,9 @@ def _check_header(text: str) -> dict[str, Any]:
         "processing": ("settings or null", lambda value: value is None or isinstance(value, dict)),
         "scored_pictures": ("an integer >= 0", _is_count),
         "pictures": ("pictures or null", lambda value: value is None or is_pictures_header(value)),
+        "previews": ("small pictures or null", lambda value: value is None or is_previews_header(value)),
     }
-    absent = dict.fromkeys(("calibration", "tile_size", "processing", "pictures"))
+    absent = dict.fromkeys(("calibration", "tile_size", "processing", "pictures", "previews"))
     header = {**absent, "scored_pictures": 0, **header}
     for name, (expected, holds) in checks.items():
         if name not in header or not holds(header[name]):
@@ -89,8 +91,9 @@ def _check_header(text: str) -> dict[str, Any]:
 
 def _check_types(types: Mapping[str, str]) -> None:
     for name, given in types.items():
-        is_mask = name.rpartition(".")[2] in ("marked", "marked_copies")
-        expected = "BOOL" if is_mask else "I64" if name.startswith("abnormal_sources") else "F32"
+        by_start = {"abnormal_sources": "I64", "previews": "U8"}
+        by_end = {"marked": "BOOL", "marked_copies": "BOOL"}
+        expected = by_start.get(name.partition(".")[0]) or by_end.get(name.rpartition(".")[2], "F32")
         if given != expected:
             raise ValueError(f"{name}: expected the type {expected}, got {given}")
 
@@ -104,8 +107,8 @@ def _check_shapes(shapes: Shapes, header: Mapping[str, Any]) -> None:
     expected = {name for names in sets for name in names}
     # A training-free model has no deviation vectors.
     optional = {*SCORE_TENSORS, "deviation_vectors"} if header["num_abnormal"] else set(SCORE_TENSORS)
-    optional |= picture_tensor_names()
-    if set(shapes) - optional != expected:
+    sets_and_scores = {name for name in shapes if not name.startswith(("pictures.", "previews."))}
+    if sets_and_scores - optional != expected:
         raise ValueError(f"expected the tensors {sorted(expected)[:6]}, got {sorted(shapes)[:6]}")
     first = shapes["normal_features.0"]
     channels = first[-1] if len(first) == 2 else 0
@@ -126,6 +129,7 @@ def _check_shapes(shapes: Shapes, header: Mapping[str, Any]) -> None:
         raise ValueError(f"types: expected {header['num_abnormal']}, one for each abnormal reference")
     _check_score_shapes({name: shapes[name] for name in SCORE_TENSORS if name in shapes}, header)
     check_pictures(shapes, header)
+    check_previews(shapes, header)
 
 
 def _check_score_shapes(shapes: Shapes, header: Mapping[str, Any]) -> None:
