@@ -72,7 +72,9 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
                 parts that may be called anomalous (default: 0.05; 0 for no calibration, which is faster).
             tiling: cut large images into tiles of this side in pixels, or of the processor's size with True, so that
                 small defects are not lost in resizing; the score is then that of the highest tile.
-            references: a references file or an `IdealReferences`, instead of the six arguments above.
+            keep_pictures: whether to keep a small picture of each reference with the references, for people to see
+                (default: True).
+            references: a references file or an `IdealReferences`, instead of the seven arguments above.
             threshold: images with a score at or above it are anomalous, 0..1; default: the threshold of the
                 references for scores of this `top_fraction` and `ignore_mask`, or 0.5 if they are not calibrated.
             smoothing: standard deviation of the Gaussian smoothing of the anomaly map, in pixels of the model's input;

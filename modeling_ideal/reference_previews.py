@@ -97,7 +97,7 @@ def make_previews(
     normal: Sequence[ImageInput] | None, abnormal: Sequence[ImageInput] | None, masks: Sequence[MaskInput] | None
 ) -> Previews:
     """Make small pictures of references, which can be read, one after another."""
-    marks: Sequence[MaskInput | None] = masks or [None] * len(abnormal or ())
+    marks: list[Any] = [None] * len(abnormal or ()) if masks is None else list(masks)
     return Previews(
         [make_preview(image, None, f"normal[{index}]") for index, image in enumerate(normal or ())],
         [

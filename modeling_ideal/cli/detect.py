@@ -50,7 +50,17 @@ def _add_references(commands: argparse._SubParsersAction) -> None:
         help="add the pictures to this references file, as if all had been encoded together, and replace it, or write "
         "to --out; the pictures in it are not needed",
     )
-    references.add_argument("--out", metavar="FILE.safetensors", help="the references file to write")
+    references.add_argument(
+        "--no-pictures",
+        action="store_true",
+        help="keep no small pictures of the references in the file; --show and `ideal explain` then have none",
+    )
+    references.add_argument(
+        "--show", metavar="FILE", help="say what is in this references file; with --out PAGE.html also as a page"
+    )
+    references.add_argument(
+        "--out", metavar="FILE", help="the references file to write; needed unless --extend or --show is given"
+    )
     references.set_defaults(run=_references)
 
 

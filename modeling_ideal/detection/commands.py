@@ -37,6 +37,7 @@ def encode_references(arguments: argparse.Namespace) -> str:
         # A threshold needs normal images or masks.
         false_alarm=arguments.false_alarm if given.normal or given.masks else None,
         tiling=arguments.tiling or None,
+        keep_pictures=not arguments.no_pictures,
     )
     return save_references(references, out)
 

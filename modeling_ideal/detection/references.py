@@ -1,17 +1,24 @@
-"""The command `ideal references`: encodes pictures to a references file, or adds pictures to one."""
+"""The command `ideal references`: encodes pictures to a references file, adds pictures to one, or shows one."""
 
 import argparse
 import warnings
 from pathlib import Path
 
 from ..references import IdealReferences
+from ..writing.files import write_atomically
 from ..writing.places import check_file
 from .commands import encode_references, is_references_file, load_pipeline, save_references
+from .contents import describe
+from .contents_page import MARK, page
 from .files import given_pictures
+
+PAGES = (".html", ".htm")
 
 
 def references(arguments: argparse.Namespace) -> str:
     """Do what the arguments of `ideal references` ask for, and return a summary with any warnings."""
+    if arguments.show is not None:
+        return show_references(arguments)
     if arguments.extend is not None:
         return extend_references(arguments)
     if arguments.out is None:
@@ -33,6 +40,27 @@ def extend_references(arguments: argparse.Namespace) -> str:
             known, **given._asdict(), false_alarm=arguments.false_alarm
         )
     return save_references(extended, out)
+
+
+def show_references(arguments: argparse.Namespace) -> str:
+    """Say what is in a references file, and write a page about it if --out is given."""
+    for name in ("normal", "abnormal", "masks", "types", "false_alarm", "tiling", "extend"):
+        if getattr(arguments, name):
+            raise ValueError(f"--show: expected no argument but --out with it, got --{name.replace('_', '-')}")
+    path, out = Path(arguments.show), None if arguments.out is None else Path(arguments.out)
+    shown = load_references(arguments.show, "--show")
+    if out is None:
+        return describe(shown, path)
+    if out.suffix.lower() not in PAGES:
+        raise ValueError(f"--out: expected a file named .html with --show, got {str(out)!r}")
+    check_file(out, "--out", replaces=_is_page, kind="a page of `ideal references --show`")
+    write_atomically(out, page(shown, path).encode("utf-8", "backslashreplace"))
+    return f"{describe(shown, path)}\n\nOpen {out}"
+
+
+def _is_page(path: Path) -> bool:
+    with open(path, "rb") as stream:
+        return MARK.encode() in stream.read(2000)
 
 
 def load_references(path: str, name: str) -> IdealReferences:
