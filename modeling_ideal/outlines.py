@@ -5,6 +5,7 @@ from PIL import Image, ImageFilter
 
 DEFECT = (225, 29, 72)  # red, for what is anomalous
 NORMAL = (22, 128, 61)  # green, for what is normal
+UNUSUAL = (229, 160, 0)  # amber, for what is unusual in a normal picture: nothing red in a good part
 WIDTH = 2  # pixels
 
 

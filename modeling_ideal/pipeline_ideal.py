@@ -9,6 +9,7 @@ from torch import Tensor
 from transformers import AutoModel, Pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
 
+from .explanation import JudgedPicture, explain
 from .image_inputs import ImageInput, file_content
 from .input_checks import check_images, check_number
 from .masks import MaskInput
@@ -26,7 +27,7 @@ TASK = "anomaly-detection"
 # The arguments of a call that are not about references.
 OPTIONS = [
     *("threshold", "smoothing", "ignore_mask", "top_fraction", "return_mask", "return_regions", "return_overlay"),
-    *("num_workers", "batch_size"),
+    *("return_explanation", "num_workers", "batch_size"),
 ]
 
 Result = dict[str, Any]
@@ -89,6 +90,9 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
                 `{"box": (x0, y0, x1, y1), "score": ..., "area": ...}` each.
             return_overlay: add `"overlay"`, a PIL image of the map over the image, green at the threshold; only the
                 mask is hotter than that.
+            return_explanation: add `"explanation"`, a dictionary: the most suspicious region, the normal patches it
+                was compared with, the reference defect that it resembles most, in words and as a PIL image; see
+                `explain`.
 
         Returns:
             For each image `{"score": 0..1, "label": "anomalous" if the score is at or above the threshold, otherwise
@@ -143,6 +147,7 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
         return_mask: bool | None = None,
         return_regions: bool | None = None,
         return_overlay: bool | None = None,
+        return_explanation: bool | None = None,
         **references: Any,
     ) -> tuple[dict, dict, dict]:
         """Check the arguments and divide them among `preprocess`, `_forward` and `postprocess`; encodes nothing."""
@@ -151,19 +156,23 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
         check_number("smoothing", smoothing, ">= 0", lambda value: 0 <= value < float("inf"))
         check_number("top_fraction", top_fraction, "> 0, at most 1", lambda value: 0 < value <= 1)
         flags = {"return_mask": return_mask, "return_regions": return_regions, "return_overlay": return_overlay}
+        flags["return_explanation"] = return_explanation
         for name, flag in flags.items():
             if flag is not None and not isinstance(flag, bool):
                 raise ValueError(f"{name}: expected True or False, got {flag!r}")
         inputs = ReferenceInputs(**references)
         steps = (
-            {"ignore_mask": file_content(ignore_mask, "ignore_mask"), "keep_picture": return_overlay},
-            {"references": inputs if inputs.given() else None, "top_fraction": top_fraction, "smoothing": smoothing},
             {
-                "threshold": threshold,
-                "smoothing": smoothing,
-                "return_mask": return_mask,
-                "return_regions": return_regions,
+                "ignore_mask": file_content(ignore_mask, "ignore_mask"),
+                "keep_picture": return_overlay or return_explanation,
             },
+            {
+                "references": inputs if inputs.given() else None,
+                "top_fraction": top_fraction,
+                "smoothing": smoothing,
+                "keep_features": return_explanation,
+            },
+            {"threshold": threshold, "smoothing": smoothing, **flags},
         )
         preprocess, forward, postprocess = (
             {name: value for name, value in step.items() if value is not None} for step in steps
@@ -183,6 +192,7 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
         references: IdealReferences,
         top_fraction: float | None = None,
         smoothing: float = 4.0,
+        keep_features: bool = False,
     ) -> list[dict[str, Any]]:
         """Add patch scores (h, w), score and type to each image that was read; errors are passed on."""
         # A batch is no faster on a CPU, and without one the score does not depend on the other images.
@@ -193,11 +203,16 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
         for size in sorted({item["seen"] for item in batch if "seen" in item}):
             same_size = [item for item in batch if item.get("seen") == size]
             for start in range(0, len(same_size), at_once):
-                self._score(same_size[start : start + at_once], size, references, fraction)
+                self._score(same_size[start : start + at_once], size, references, fraction, keep_features)
         return batch
 
     def _score(
-        self, items: list[dict[str, Any]], size: tuple[int, int], references: IdealReferences, fraction: float
+        self,
+        items: list[dict[str, Any]],
+        size: tuple[int, int],
+        references: IdealReferences,
+        fraction: float,
+        keep_features: bool,
     ) -> None:
         """Score images that are resized to one `size`; see `_forward`."""
         query = torch.stack([item.pop("query") for item in items])  # (b, 3, H, W)
@@ -209,6 +224,7 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
             counted_scores = patch_scores[counted][None]  # (1, n)
             score = image_scores(counted_scores, fraction)
             item |= {"patch_scores": patch_scores, "score": score, "top_fraction": fraction}
+            item["features"] = patches if keep_features else None
             if references.types:
                 highest = highest_patches(counted_scores, fraction)[0]
                 item["type"] = self._type(patches[counted][highest], references)
@@ -235,20 +251,26 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
         references: IdealReferences,
         smoothing: float = 4.0,
         threshold: float | None = None,
+        return_overlay: bool = False,
+        return_explanation: bool = False,
         **asked: Any,
     ) -> Result:
         """Make the result of one image; further arguments as in `make_verdict`."""
-        ignored = output.get("ignored")
-        return make_verdict(
+        ignored = None if output.get("ignored") is None else output["ignored"].numpy()
+        result = make_verdict(
             float(output["score"]),
             self._anomaly_map(output, smoothing),
             calibration_for(references, output["top_fraction"], output.get("counted"), threshold),
             defect_type=output.get("type"),
-            picture=output.get("picture"),
-            ignored=None if ignored is None else ignored.numpy(),
+            picture=output.get("picture") if return_overlay else None,
+            ignored=ignored,
             threshold=threshold,
             **asked,
         )
+        if return_explanation:
+            judged = JudgedPicture.from_output(output, result["anomaly_map"], ignored)
+            result["explanation"] = explain(self.model, references, judged, result)
+        return result
 
     def _anomaly_map(self, output: dict[str, Any], smoothing: float) -> np.ndarray:
         """The anomaly map (H, W) at the image's own size, without the ignored patches."""

@@ -11,9 +11,9 @@ from typing import Any
 
 from .. import register
 from ..version import __version__
-from . import data, demo, detect, evaluate, hub, train
+from . import data, demo, detect, evaluate, explain, hub, train
 
-GROUPS = (demo, detect, data, train, evaluate, hub)  # in the order of `ideal --help`
+GROUPS = (demo, detect, explain, data, train, evaluate, hub)  # in the order of `ideal --help`
 INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
 # Errors of torch and safetensors about memory and damaged files, by name: importing them here would take seconds.
 _FROM_LIBRARIES = ("OutOfMemoryError", "SafetensorError")
