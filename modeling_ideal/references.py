@@ -30,6 +30,7 @@ class IdealReferences:
         normal_features: R tensors (Q_r, C), patch features of the normal references.
         deviation_vectors: (R, M, C) intrinsic deviation vectors; None without abnormal references, or in a
             training-free model.
+        abnormal_features: R tensors (A_r, C), features of the anomalous patches; may be empty.
         abnormal_deviations: R tensors (A_r, C), denoised deviations of the anomalous patches; may be empty.
         abnormal_sources: R tensors (A_r,), index of the abnormal reference of each anomalous patch; may be empty.
         num_normal: number of normal references per set.
@@ -54,6 +55,7 @@ class IdealReferences:
 
     normal_features: list[Tensor]
     deviation_vectors: Tensor | None = None
+    abnormal_features: list[Tensor] = field(default_factory=list)
     abnormal_deviations: list[Tensor] = field(default_factory=list)
     abnormal_sources: list[Tensor] = field(default_factory=list)
     num_normal: int = 0
@@ -123,6 +125,24 @@ class IdealReferences:
             if tensor.is_floating_point():
                 check_finite(f"references, {name}", tensor)
 
+    def check_parts(self, trained: bool, contrast: bool) -> None:
+        """Raise ValueError if abnormal references lack what a model needs, or have what it does not use.
+
+        Args:
+            trained: whether the model has a deviation encoder.
+            contrast: whether it compares patches with the features of anomalous ones.
+        """
+        if not self.abnormal_deviations:
+            return
+        if (self.deviation_vectors is not None) != trained:
+            raise ValueError(
+                "references: expected deviation vectors with abnormal references of a trained model alone"
+            )
+        if bool(self.abnormal_features) != contrast:
+            raise ValueError(
+                "references: expected features of anomalous patches for a model with the alignment 'contrast' alone"
+            )
+
     def check_processing(self, processor: Any) -> None:
         """Raise ValueError if the references were made by a processor with other settings than this one's."""
         current = processing_of(processor)
@@ -170,6 +190,7 @@ class IdealReferences:
             self,
             normal_features=[features.to(device) for features in self.normal_features],
             deviation_vectors=None if self.deviation_vectors is None else self.deviation_vectors.to(device),
+            abnormal_features=[features.to(device) for features in self.abnormal_features],
             abnormal_deviations=[deviations.to(device) for deviations in self.abnormal_deviations],
             abnormal_sources=[sources.to(device) for sources in self.abnormal_sources],
         )

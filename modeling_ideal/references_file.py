@@ -16,7 +16,12 @@ from .reference_previews import check_previews, is_previews_header
 
 FORMAT = "ideal-references-2"
 FORMATS = ("ideal-references-1", FORMAT)
-SET_TENSORS = ("normal_features", "abnormal_deviations", "abnormal_sources")  # one tensor for each set
+SET_TENSORS = (
+    "normal_features",
+    "abnormal_deviations",
+    "abnormal_sources",
+    "abnormal_features",
+)  # one tensor for each set
 MASK_SOURCES = ("given", "estimated", "none")
 SCORE_TENSORS = ("scores.normal", "scores.abnormal", "scores.marked")
 
@@ -102,7 +107,8 @@ def _check_shapes(shapes: Shapes, header: Mapping[str, Any]) -> None:
     """Check that the tensors are those that the header announces, and that their shapes fit each other."""
     if header["num_sets"] > len(shapes):
         raise ValueError(f"expected tensors for {header['num_sets']} sets, got {len(shapes)} tensors")
-    kinds = SET_TENSORS if header["num_abnormal"] else SET_TENSORS[:1]
+    with_features = "abnormal_features.0" in shapes  # which a model needs for one form of the score alone
+    kinds = SET_TENSORS[: 1 if not header["num_abnormal"] else 4 if with_features else 3]
     sets = [[f"{kind}.{index}" for kind in kinds] for index in range(header["num_sets"])]
     expected = {name for names in sets for name in names}
     # A training-free model has no deviation vectors.
@@ -122,6 +128,8 @@ def _check_shapes(shapes: Shapes, header: Mapping[str, Any]) -> None:
                 raise ValueError(
                     f"{names[1]}: expected (A, {channels}) with sources (A,), got {deviations} with {sources}"
                 )
+            if any(shapes[name] != deviations for name in names[3:]):
+                raise ValueError(f"{names[3]}: expected {deviations}, as the deviations, got {shapes[names[3]]}")
     vectors = shapes.get("deviation_vectors", (len(sets), 1, channels))
     if len(vectors) != 3 or vectors[0] != len(sets) or vectors[1] < 1 or vectors[2] != channels:
         raise ValueError(f"deviation_vectors: expected ({len(sets)}, M, {channels}), got {vectors}")

@@ -24,6 +24,7 @@ SCORING = {
     "alignment": "euclidean",
     "patch_smoothing": 1.0,
     "share_normals": True,
+    "num_rotations": 4,
     "deviation_encoder": None,
 }
 ELSEWHERE = {
@@ -178,4 +179,4 @@ def test_a_change_that_goes_around_autograd_counts(model):
 
 def test_settings_at_their_defaults_are_left_out():
     assert scoring_settings(IdealConfig()) == {}
-    assert scoring_settings(IdealConfig(alignment="weighted")) == {"alignment": "weighted"}
+    assert scoring_settings(IdealConfig(alignment="contrast")) == {"alignment": "contrast"}
