@@ -68,6 +68,11 @@ class ReferenceScores:
         """Whether pictures are in tiles."""
         return self.normal.ndim == 4
 
+    @property
+    def several_tiles(self) -> bool:
+        """Whether any picture is larger than a tile."""
+        return self.tiled and self.normal.shape[1] > 1
+
     def _normal_patches(self, counted: Tensor | None) -> Iterator[list[Tensor]]:
         """Scores of the normal patches that count, (p,) for each tile of each picture."""
         if len(self.normal):

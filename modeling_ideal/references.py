@@ -17,6 +17,7 @@ from .reference_scores import ReferenceScores
 from .references_file import FORMAT, SCORE_TENSORS, SET_TENSORS, read_references
 from .threshold import Calibration, ScorePrior
 
+FEW_TILED_PICTURES = 8  # normal ones; with fewer, the false-alarm rate in tiles was far from the requested one
 CALIBRATIONS_KEPT = 16  # calibrations for other settings that a reference set remembers
 
 
@@ -137,6 +138,12 @@ class IdealReferences:
             found.append(f"{reason}: images are judged by the default threshold of 0.5, which fits no product")
         elif self.calibration.warning:
             found.append(self.calibration.warning)
+        pictures = 0 if self.scores is None or not self.scores.several_tiles else self.scores.num_normal
+        if 0 < pictures < FEW_TILED_PICTURES:
+            found.append(
+                f"the threshold for tiles rests on the tiles of {pictures} good picture(s) alone: far more good parts "
+                "than requested may be called anomalous, so try some before you rely on it"
+            )
         if self.mask_source == "estimated":
             found.append(
                 "the defects in the abnormal references are not marked: "

@@ -51,6 +51,18 @@ def test_references_in_tiles_give_a_threshold(pipe, tmp_path):
     assert pipe.set_references(**given, tiling=True, false_alarm=0.2).calibration.false_alarm == 0.2
 
 
+def test_a_threshold_for_tiles_from_few_pictures_comes_with_a_warning(pipe, tmp_path):
+    """Measured false alarms were far from the requested level; a picture of one tile is judged as without tiles."""
+    pictures = [photograph(seed, LARGE) for seed in range(8)]
+    message = r"the threshold for tiles rests on the tiles of 2 good picture\(s\) alone: far more good parts"
+    with pytest.warns(UserWarning, match=message):
+        pipe.set_references(normal=[*pictures[:2], pictures[1]], tiling=True).save(tmp_path / "two.safetensors")
+    with pytest.warns(UserWarning, match=message):
+        pipe(pictures[2], references=tmp_path / "two.safetensors")
+    for many in ({"normal": pictures}, {"normal": [photograph(seed, (30, 40)) for seed in range(2)]}):
+        assert not any("for tiles" in sentence for sentence in pipe.encode_references(**many, tiling=True).warnings)
+
+
 def test_types_ignored_regions_and_top_fraction_in_tiles(pipe):
     marks = [(40, 30, 52, 44), (80, 60, 100, 80)]
     given = {"normal": [photograph(1, LARGE), photograph(5, LARGE)], "abnormal": [photograph(2, LARGE)] * 2}
