@@ -24,6 +24,7 @@ MOST_BYTES_TO_FETCH = 200_000_000
 SIXTEEN_BIT_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 ANIMATED = "is_animated"  # Pillow's attribute of a file with several frames
 FORMATS_WITH_FRAMES = ("GIF", "PNG", "TIFF", "WEBP")  # in other formats, further frames are layers and previews
+NUMBERS = "biuf"  # NumPy's kinds of arrays that may be images
 UNIT_MARGIN = 1e-3  # interpolation may overshoot 0..1 by a little; more than this means another scale
 EIGHT_BIT_MARGIN = 1e-3  # of a grey level, for float32 rounding
 
@@ -207,6 +208,8 @@ def channels_last(array: np.ndarray, name: str, first: bool) -> np.ndarray:
 def _scale(array: np.ndarray, name: str) -> np.ndarray:
     """Convert any number type to uint8 if that is exact, otherwise to float32 in 0..1."""
     array = array.astype(array.dtype.newbyteorder("="), copy=False)  # files and Pillow's I;16B may be big-endian
+    if array.dtype.kind not in NUMBERS:
+        raise ValueError(f"{name}: expected an array of integers, floats or booleans, got {array.dtype}")
     if array.dtype == np.uint8:
         return array
     if array.dtype == np.bool_:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,7 +88,11 @@ class IdealReferences:
 
         Args:
             top_fraction: share of the highest patch scores whose mean is the image score.
-            counted: (h, w) bool, the patches that affect the image score; None for all.
+            counted: (h, w), or (rows, columns, h, w) in tiles, bool: the patches that affect the image score; None
+                for all.
+
+        Warns:
+            UserWarning, when another threshold is found, of what the references do not support with it.
         """
         if self.calibration is None:
             return None
@@ -106,9 +111,10 @@ class IdealReferences:
         if key not in self._calibrations:
             if len(self._calibrations) >= CALIBRATIONS_KEPT:
                 self._calibrations.clear()
-            self._calibrations[key] = self.scores.calibrate(
-                top_fraction, self.calibration.false_alarm, self.calibration.prior, counted
-            )
+            found = self.scores.calibrate(top_fraction, self.calibration.false_alarm, self.calibration.prior, counted)
+            self._calibrations[key] = found
+            if found.warning not in (None, self.calibration.warning):
+                warnings.warn(found.warning, stacklevel=2)
         return self._calibrations[key]
 
     def check_values(self) -> None:
@@ -190,6 +196,7 @@ class IdealReferences:
             "tile_size": self.tile_size,
             "processing": self.processing,
             "scored_pictures": 0 if self.scores is None else self.scores.num_normal,
+            "scored_grid": None if self.scores is None else self.scores.grid,
         }
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
@@ -217,10 +224,11 @@ class IdealReferences:
         """Read a file written by `save`; the model checks on use that it encoded the references."""
         file_format, header, tensors = read_references(path)
         sets, pictures, calibration = (header.pop(name) for name in ("num_sets", "scored_pictures", "calibration"))
+        grid = header.pop("scored_grid")
         normal, abnormal, marked = (tensors.pop(name, None) for name in SCORE_TENSORS)
         scores = None
         if normal is not None and abnormal is not None:
-            scores = ReferenceScores(normal, abnormal, marked, pictures)
+            scores = ReferenceScores(normal, abnormal, marked, pictures, grid and tuple(grid))
         header["tile_size"] = header["tile_size"] and tuple(header["tile_size"])
         groups: dict[str, Any] = {
             name: [tensors[f"{name}.{index}"] for index in range(sets)]

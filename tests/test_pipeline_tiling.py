@@ -85,6 +85,24 @@ def test_types_ignored_regions_and_top_fraction_in_tiles(pipe):
         pipe(photograph(3, (70, 40)), ignore_mask=(0, 0, 9, 9))
 
 
+@pytest.mark.parametrize(
+    ("normal", "query", "message"),
+    [
+        ([LARGE, LARGE], LARGE[::-1], "expected an image of the references' size"),  # as many tiles, elsewhere
+        ([LARGE, LARGE[::-1]], LARGE, "expected normal pictures of one size"),
+        ([LARGE, (40, 50)], LARGE, "expected normal pictures of one size"),
+    ],
+)
+def test_what_is_ignored_in_tiles_must_be_at_the_same_place_in_the_references(pipe, tmp_path, normal, query, message):
+    references = pipe.set_references(normal=[photograph(seed, size) for seed, size in enumerate(normal)], tiling=True)
+    references.save(tmp_path / "product.safetensors")
+    for known in (references, tmp_path / "product.safetensors"):
+        with pytest.raises(ValueError, match=message):
+            pipe(photograph(9, query), references=known, ignore_mask=(0, 0, 60, 90))
+        assert pipe(photograph(9, query), references=known, ignore_mask=(0, 0, 60, 90), threshold=0.5)["score"] > 0
+        assert pipe(photograph(9, query), references=known)["threshold"] > 0
+
+
 def test_a_picture_of_one_tile_has_the_same_result_as_without_tiles(pipe):
     size = (8 * PATCH, 10 * PATCH)
     given = {"normal": [photograph(seed, size) for seed in range(6)], "abnormal": [photograph(7, size)]}
