@@ -85,8 +85,9 @@ def _check_header(text: str) -> dict[str, Any]:
         "scored_pictures": ("an integer >= 0", _is_count),
         "pictures": ("pictures or null", lambda value: value is None or is_pictures_header(value)),
         "previews": ("small pictures or null", lambda value: value is None or is_previews_header(value)),
+        "scored_grid": ("two integers >= 1 or null", lambda value: value is None or _is_size(value)),
     }
-    absent = dict.fromkeys(("calibration", "tile_size", "processing", "pictures", "previews"))
+    absent = dict.fromkeys(("calibration", "tile_size", "processing", "pictures", "previews", "scored_grid"))
     header = {**absent, "scored_pictures": 0, **header}
     for name, (expected, holds) in checks.items():
         if name not in header or not holds(header[name]):
@@ -148,6 +149,8 @@ def _check_score_shapes(shapes: Shapes, header: Mapping[str, Any]) -> None:
     if {len(normal), len(abnormal)} != {dimensions} or not header["scored_pictures"]:
         expected = "(n, h, w)" if dimensions == 3 else "(n, T, h, w)"
         raise ValueError(f"expected scores {expected} of at least one picture, got {shapes}")
+    if header["scored_grid"] and (dimensions == 3 or math.prod(header["scored_grid"]) != normal[1]):
+        raise ValueError(f"scored_grid: expected that of {normal} tiles, got {header['scored_grid']}")
     if SCORE_TENSORS[2] in shapes and shapes[SCORE_TENSORS[2]] != abnormal:
         raise ValueError(f"scores.marked: expected {abnormal}, as the scores, got {shapes[SCORE_TENSORS[2]]}")
     for name, shape in (("scores.normal", normal), ("scores.abnormal", abnormal)):

@@ -79,7 +79,9 @@ def test_the_pipeline_extends_references_in_other_poses(turning, picture, tmp_pa
     given = {"abnormal": bad, "masks": [(5, 5, 20, 25)]}
     with pytest.warns(UserWarning, match="normal image"):
         whole = pipe.encode_references(normal=good, **given)
+    with pytest.warns(UserWarning, match="normal image"):
         pipe.set_references(normal=good[:2], **given)
+    with pytest.warns(UserWarning, match="normal image"):
         pipe.extend_references(normal=good[2:]).save(tmp_path / "product.safetensors")
     extended = IdealReferences.load(tmp_path / "product.safetensors")
     torch.testing.assert_close(extended.normal_features, whole.normal_features)
