@@ -60,7 +60,7 @@ def test_the_demo_writes_a_folder_one_can_open(model_folder, tmp_path, capsys, m
     assert (out / "notes.txt").read_text() == "mine"
     assert list(tmp_path.iterdir()) == [out]
     (out / "query_00.png").write_text("mine too")
-    assert main(["demo", "--model", str(model_folder), "--out", str(out)]) == 2
+    assert main(["demo", "--model", str(model_folder), "--out", str(out)]) == 3
     assert "'query_00.png' was not written by `ideal demo`, or was changed since" in capsys.readouterr().err
     assert (out / "query_00.png").read_text() == "mine too"
 
@@ -68,8 +68,8 @@ def test_the_demo_writes_a_folder_one_can_open(model_folder, tmp_path, capsys, m
 def test_the_demo_leaves_other_folders_alone(model_folder, tmp_path, capsys):
     for name in ("mine.txt", "results.json"):
         (tmp_path / name).write_text("mine")
-    assert main(["demo", "--model", str(model_folder), "--out", str(tmp_path)]) == 2
+    assert main(["demo", "--model", str(model_folder), "--out", str(tmp_path)]) == 3
     assert "expected a new or empty folder, or one made by `ideal demo`" in capsys.readouterr().err
     assert [file.read_text() for file in tmp_path.iterdir()] == ["mine", "mine"]
-    assert main(["demo", "--model", str(model_folder), "--out", str(tmp_path / "mine.txt")]) == 2
+    assert main(["demo", "--model", str(model_folder), "--out", str(tmp_path / "mine.txt")]) == 3
     assert "where " in capsys.readouterr().err
