@@ -1,6 +1,7 @@
 """The demo: rendered parts, verdicts on them, a folder one can open."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -52,8 +53,11 @@ def test_the_demo_writes_a_folder_one_can_open(model_folder, tmp_path, capsys, m
     assert [row["truth"] for row in rows] == ["good", "scratch"]
     assert all(0 <= row["score"] <= 1 and row["label"] in ("normal", "anomalous") for row in rows)
     page = (out / "index.html").read_text()
-    pictures = {file.name for file in out.glob("*.png")}
-    assert pictures == {part.split("'")[0] for part in page.split("src='")[1:]}
+    shown = set(re.findall('href="([^#"]+)"', page))
+    assert shown == {file.name for file in out.glob("query_*.png")}
+    assert page.count("data:image/jpeg") == 2 + 2 * 2 + 2 * 2  # normal, abnormal with masks, queries with overlays
+    assert "in truth: scratch" in page
+    assert "No reference shows a dent or a missing hole." in page
     assert "The confidence is the estimated share of good parts that score lower." in page
     (out / "notes.txt").write_text("mine")
     assert main(["demo", "--model", str(model_folder), "--out", str(out)]) == 0  # its own files it may replace

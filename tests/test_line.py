@@ -31,7 +31,7 @@ def line(tmp_path_factory):
     processor = IdealImageProcessor(size=8 * PATCH, patch_size=PATCH)
     pipe = AnomalyDetectionPipeline(model=tiny_model(), image_processor=processor)
     pipe.save_pretrained(folder / "model")
-    with pytest.warns(UserWarning):
+    with pytest.warns(UserWarning, match="support a false-alarm rate"):
         references = pipe.set_references(normal=[photograph(index) for index in range(3)])
     references.save(folder / "nut.safetensors")
     (folder / "parts").mkdir()
@@ -111,14 +111,13 @@ def test_a_kill_loses_nothing_and_the_next_run_goes_on_in_its_place(at_line, sta
     process.communicate()
     assert len(read_log(log)) >= 3
     check_files(at_line / "found", complete=False)
-    pictures = [f"parts/{index:03}.png" for index in range(3)]
-    assert main([*DETECT, *pictures]) == 3  # on others it would mix two results
+    drawn = len(list((at_line / "found" / "overlays").glob("[0-9]*.png")))
+    pictures = [f"parts/{index:03}.png" for index in range(drawn + 1)]
+    assert main([*DETECT, *pictures[:2]]) == 3  # it would mix two results
     assert "would be mixed" in capsys.readouterr().err
-    for picture in (at_line / "found" / "overlays").iterdir():
-        picture.unlink()
     assert main([*DETECT, *pictures]) == 0
     assert [entry["image"] for entry in check_files(at_line / "found", complete=True)] == pictures
-    assert lines_of(log) == 3
+    assert lines_of(log) == len(pictures)
 
 
 def test_a_reader_that_leaves_changes_nothing_but_the_output(at_line, start):

@@ -46,7 +46,9 @@ def test_a_page_says_everything_and_needs_nothing_else(tmp_path):
         {"image": "cut.png", "error": "cut.png: expected a readable image"},
         entry("high.png", 0.7, confidence=0.99999, type="scratch", overlay="overlays/high.png", regions=[region] * 7),
     ]
-    thumbnails = {"high.png": make_thumbnails(photograph(0), Image.fromarray(photograph(1)))}
+    (tmp_path / "overlays").mkdir()
+    (tmp_path / "overlays" / "high.png").touch()
+    thumbnails = {"overlays/high.png": make_thumbnails(photograph(0), Image.fromarray(photograph(1)))}
     page = Report("Parts", ["made with care"], ["few references"], entries, thumbnails, folder=tmp_path).html()
     elements, text = Elements(page), page.decode()
     for words in ("few references", "made with care", "anomalous: scratch", "score 0.700, threshold 0.400"):
@@ -65,7 +67,8 @@ def test_a_page_says_everything_and_needs_nothing_else(tmp_path):
     assert all(source.startswith("data:image/jpeg;base64,") for source in sources)
     assert not [name for name, _ in elements.elements if name in ("script", "link", "iframe")]
     assert not re.search(r"(?:src|href|url)\s*[=(]\s*[\"']?(?:https?:)?//", text)
-    assert "overlays/high.png" in [attributes["href"] for attributes in elements.of("a")]
+    links = [attributes["href"] for attributes in elements.of("a")]
+    assert links == ["#all", "#anomalous", "#normal", "#error", "overlays/high.png"]  # to what is there
 
 
 def test_no_name_does_anything_in_a_page(tmp_path):
@@ -74,10 +77,14 @@ def test_no_name_does_anything_in_a_page(tmp_path):
         {"image": NASTY, "error": NASTY},
         entry("\udcff.png", 0.5),
     ]
-    elements = Elements(Report(NASTY, [NASTY], [NASTY], entries, {}, folder=tmp_path).html())
+    for name in (NASTY, f"overlays/{NASTY}"):  # which has a / in it
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).touch()
+    elements = Elements(Report(NASTY, [NASTY], [NASTY], entries, {}, folder=tmp_path, pictures=tmp_path).html())
     known = {"html", "meta", "title", "style", "h1", "h2", "p", "b", "span", "nav", "a", "svg", "rect", "line", "text"}
     assert {name for name, _ in elements.elements} <= known | {"main", "article", "div", "i", "u", "br"}
     assert not [name for _, attributes in elements.elements for name in attributes if name.startswith("on")]
+    assert len(elements.of("a")) == 4 + 3
     for attributes in elements.of("a"):
         assert re.fullmatch(r"#[a-z]+|[\w./%~-]+", attributes["href"])
     assert sum(NASTY.replace("\n", "\\n") in text for text in elements.texts) >= 5

@@ -74,12 +74,21 @@ ideal detect --references product.safetensors part.png --out found
 ideal detect --references product.safetensors 'line_3/*.png' --out found
 ideal detect --references product.safetensors line_3/ --out found --json > results.json
 ideal detect --references product.safetensors line_3/ --out found --threshold 0.4 --parquet
+ideal detect --references product.safetensors belt.mp4 --every 25 --out found    # or camera:0, until Ctrl-C
             """,
             EXIT_CODES,
         ),
     )
-    detect.add_argument("images", nargs="+", metavar="IMAGES", help="files, folders or globs")
+    detect.add_argument(
+        "images",
+        nargs="+",
+        metavar="IMAGES",
+        help="files, folders or globs; videos, or camera:0 for a camera, where OpenCV is installed",
+    )
     add_judging(detect)
+    detect.add_argument(
+        "--every", type=int, default=1, metavar="N", help="judge each Nth frame of a video (default: 1)"
+    )
     detect.add_argument("--num-workers", type=int, default=0, help="number of processes that read images (default: 0)")
     detect.add_argument("--out", required=True, metavar="DIR", help="output folder")
     detect.add_argument("--json", action="store_true", help="print what is in results.json, instead of the table")

@@ -1,6 +1,5 @@
 """`ideal demo`: references, detection and an HTML page, all on rendered images."""
 
-import html
 import time
 import warnings
 from pathlib import Path
@@ -12,6 +11,8 @@ from .. import IDEAL_TINY
 from ..data.images import png_bytes
 from ..devices import choose_device
 from ..pipeline_ideal import TASK
+from ..report.page import CONFIDENCE, Report
+from ..report.thumbnails import make_thumbnails
 from ..writing.files import json_bytes
 from ..writing.places import OutputFolder
 from ..writing.tables import text_table
@@ -22,7 +23,6 @@ KNOWN = ("scratch", "rust")  # types of defects with a reference; the others are
 QUERIES = ("good", "good", "good", *DEFECTS, "good", *DEFECTS)
 FIRST_QUERY_SEED = 100
 WRITTEN_LAST = ("results.json", "index.html")
-CONFIDENCE = "The confidence is the estimated share of good parts that score lower"
 
 Verdict = dict[str, Any]
 
@@ -43,7 +43,7 @@ def demo(out: Path, model: str | None = None, device: str | None = None) -> str:
             types=list(KNOWN),
         )
     started = time.perf_counter()
-    results = detector([part.image for part in queries], return_overlay=True)
+    results = detector([part.image for part in queries], return_overlay=True, return_regions=True)
     seconds = (time.perf_counter() - started) / len(queries)
     pairs = enumerate(zip(queries, results, strict=True))
     verdicts = [_verdict(place, part, result) for place, (part, result) in pairs]
@@ -53,7 +53,8 @@ def demo(out: Path, model: str | None = None, device: str | None = None) -> str:
         pictures += [part.image, result["overlay"]]
     for name, picture in zip(_picture_names(), pictures, strict=True):
         folder.write(name, png_bytes(picture))
-    contents = json_bytes(verdicts), _page(verdicts, len(normal), len(abnormal)).encode()
+    page = _page(out, verdicts, results, queries, [*normal, *abnormal], references.warnings)
+    contents = json_bytes(verdicts), page
     for name, content in zip(WRITTEN_LAST, contents, strict=True):
         folder.write(name, content)
     folder.finish()
@@ -93,38 +94,33 @@ def _table(verdicts: list[Verdict]) -> str:
     return f"{text_table(head, rows, words=4)}\n{right} of {len(verdicts)} right. {CONFIDENCE}."
 
 
-_STYLE = """
-body { font: 15px/1.4 system-ui, sans-serif; margin: 2em auto; max-width: 1180px; color: #222 }
-figure { display: inline-block; margin: 0 12px 18px 0; vertical-align: top }
-img { width: 180px; border-radius: 4px }
-figcaption { font-size: 13px; max-width: 366px }
-.anomalous { color: #b00020 } .normal { color: #1b6e2c }
-"""
-
-
-def _page(verdicts: list[Verdict], num_normal: int, num_abnormal: int) -> str:
-    """Make the HTML page: the references, then each query with its heat map and result."""
-    references = [_figure([f"normal_{place:02}.png"], "good") for place in range(num_normal)]
-    for place in range(num_abnormal):
-        files = [f"abnormal_{place:02}.png", f"abnormal_{place:02}_mask.png"]
-        references.append(_figure(files, f"{KNOWN[place]}, with its mask"))
-    queries = []
-    for verdict in verdicts:
-        files = [verdict["picture"], verdict["picture"].replace(".png", "_overlay.png")]
-        kind = f", {verdict['type']}" if verdict["type"] else ""
-        words = f"<b class='{verdict['label']}'>{verdict['label']}{html.escape(kind)}</b>"
-        figures = f"score {verdict['score']:.3f}, threshold {verdict['threshold']:.3f}"
-        figures += f", confidence {verdict['confidence']:.2f}"
-        queries.append(_figure(files, f"{words}: {figures}<br>truth: {verdict['truth']}"))
-    return (
-        f"<!doctype html><meta charset='utf-8'><title>IDEAL demo</title><style>{_STYLE}</style>"
-        "<h1>IDEAL: anomaly detection from a few reference images</h1>"
-        f"<h2>References</h2>{''.join(references)}"
-        "<h2>New parts</h2><p>Green is the threshold, red is far above it; the scale is the same for all. "
-        f"No reference shows a dent or a missing hole. {CONFIDENCE}.</p>{''.join(queries)}\n"
+def _page(
+    out: Path,
+    verdicts: list[Verdict],
+    results: list[Verdict],
+    queries: list[Part],
+    references: list[Part],
+    beware: list,
+) -> bytes:
+    """Make the HTML page: the references, then each query with its heat map and result, as `ideal detect` has it."""
+    shown = [(part.image, "good") for part in references if part.mask is None]
+    for part in references:
+        if part.mask is not None:
+            shown += [(part.image, part.defect), (part.mask, f"mask of the {part.defect}")]
+    entries, thumbnails = [], {}
+    for verdict, result, part in zip(verdicts, results, queries, strict=True):
+        overlay = verdict["picture"].replace(".png", "_overlay.png")
+        entries.append({**verdict, "image": verdict["picture"], "overlay": overlay, "regions": result["regions"]})
+        thumbnails[overlay] = make_thumbnails(part.image, result["overlay"])
+    unknown = " or a ".join(defect for defect in DEFECTS if defect not in KNOWN)
+    report = Report(
+        "IDEAL: anomaly detection from a few reference images",
+        [f"Rendered parts, judged with the references below. No reference shows a {unknown}."],
+        beware,
+        entries,
+        thumbnails,
+        folder=out,
+        pictures=out,
+        references=[(make_thumbnails(picture, None), caption) for picture, caption in shown],
     )
-
-
-def _figure(files: list[str], caption: str) -> str:
-    images = " ".join(f"<img src='{file}' alt=''>" for file in files)
-    return f"<figure>{images}<figcaption>{caption}</figcaption></figure>"
+    return report.html()

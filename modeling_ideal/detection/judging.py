@@ -32,10 +32,20 @@ class Judge:
         self.reading = {"batch_size": batch_size, "num_workers": num_workers}
 
     def __call__(self, pictures: Sequence[ImageInput], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-        """Yield a result of the pipeline for each picture, or `{"error": ...}` that begins with its name."""
+        """Yield a result of the pipeline for each picture, or `{"error": ...}` that begins with its name.
+
+        What is wrong with the options raises ValueError at once.
+        """
+        return self._results(self._start(pictures), pictures, names)
+
+    def _start(self, pictures: Sequence[ImageInput]) -> Iterator[dict[str, Any]]:
+        return self.pipe(_Pictures(pictures), **self.reading, **self.options)
+
+    def _results(
+        self, results: Iterator[dict[str, Any]], pictures: Sequence[ImageInput], names: Sequence[str]
+    ) -> Iterator[dict[str, Any]]:
         done = 0
         while done < len(pictures):
-            results = self.pipe(_Pictures(pictures[done:]), **self.reading, **self.options)
             try:
                 for result in results:
                     done += 1
@@ -46,6 +56,7 @@ class Judge:
                 for _ in range(min(self.reading["batch_size"], len(pictures) - done)):
                     done += 1
                     yield self._alone(pictures[done - 1], names[done - 1])
+                results = self._start(pictures[done:])
 
     def _alone(self, picture: ImageInput, name: str) -> dict[str, Any]:
         try:

@@ -14,7 +14,8 @@ from ..report.page import ANOMALOUS, ERROR, NORMAL, Report, count_kinds
 from ..report.thumbnails import HighestPictures, Thumbnails, make_thumbnails
 from ..writing.files import json_bytes
 from ..writing.places import OutputFolder
-from .log import ResultsLog
+from .drift import DriftWatch
+from .log import ResultsLog, read_log
 from .tables import as_csv, as_parquet
 
 LOG, RESULTS, TABLE, PARQUET, PAGE = "results.jsonl", "results.json", "results.csv", "results.parquet", "report.html"
@@ -31,10 +32,14 @@ class Results:
         facts: what results.json says besides the results.
         total: the number of pictures, if it is known.
         parquet: whether to write results.parquet in the end.
+        drift: notices when pictures differ from the references all over.
     """
 
-    def __init__(self, folder: OutputFolder, facts: Mapping[str, Any], total: int | None, parquet: bool) -> None:
+    def __init__(
+        self, folder: OutputFolder, facts: Mapping[str, Any], total: int | None, parquet: bool, drift: DriftWatch
+    ) -> None:
         self.folder, self.facts, self.total, self.parquet = folder, dict(facts), total, parquet
+        self._drift_watch = drift
         self.entries: list[dict[str, Any]] = []
         self.drift: str | None = None
         self._shown = HighestPictures()
@@ -49,13 +54,18 @@ class Results:
             drawn = entry.pop("overlay")
             self.folder.write(overlay, png_bytes(drawn))
             entry["overlay"] = overlay
-            del entry["anomaly_map"]
+            self._note_drift(name, entry.pop("anomaly_map"))
             if self._shown.wants(entry["score"]):
-                self._shown.add(name, entry["score"], thumbnails_of(picture, drawn))
+                self._shown.add(overlay, entry["score"], thumbnails_of(picture, drawn))
         self._log.append(entry)
         self.entries.append(entry)
         if time.monotonic() > self._next_write:
             self.write(complete=False)
+
+    def _note_drift(self, name: str, anomaly_map: np.ndarray) -> None:
+        warning = self._drift_watch.add(anomaly_map)
+        if warning is not None and self.drift is None:
+            self.drift = f"at {name}: {warning}"
 
     def write(self, complete: bool) -> None:
         """Make the other files anew, each complete or not there."""
@@ -68,6 +78,12 @@ class Results:
         self.folder.write(PAGE, self._page(complete).html())
         now = time.monotonic()
         self._next_write = now + max(SECONDS_BETWEEN_WRITES, (now - started) / LARGEST_SHARE)
+
+    def stop(self) -> None:
+        """Write the files of a run that is not complete; a result that was just being taken is in the log, or not."""
+        self._log.close()
+        self.entries = read_log(self.folder.path / LOG)
+        self.write(complete=False)
 
     def finish(self) -> str:
         """Write all files for the last time; returns what was done, in a line."""
@@ -108,11 +124,10 @@ class Results:
         )
 
 
-def thumbnails_of(picture: ImageInput, overlay: Image.Image | None) -> Thumbnails:
+def thumbnails_of(picture: ImageInput | None, overlay: Image.Image) -> Thumbnails:
     """The thumbnails of a picture and its overlay; without the picture if it cannot be read any more."""
-    pixels: np.ndarray | None
     try:
-        pixels = load_image(picture, "image")
+        pixels = None if picture is None else load_image(picture, "image")
     except ValueError:
         pixels = None
     return make_thumbnails(pixels, overlay)

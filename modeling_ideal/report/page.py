@@ -32,8 +32,9 @@ class Report:
         facts: what was judged with what, one line each.
         warnings: what a reader should know before trusting the verdicts.
         entries: the results to show.
-        thumbnails: small pictures by the `image` of an entry; the others are shown without.
-        folder: where the page will be, for links to pictures and overlays; None for no links.
+        thumbnails: small pictures by the `overlay` of an entry; the others are shown without.
+        folder: where the page will be, and overlays, for links to them; None for no links.
+        pictures: the folder that the names of pictures are relative to.
         references: thumbnails of references with captions.
         counts: numbers of pictures of each kind, if they are more than the entries.
         refresh: seconds after which a browser loads the page again; None for never.
@@ -45,6 +46,7 @@ class Report:
     entries: Sequence[Entry]
     thumbnails: Mapping[str, Thumbnails]
     folder: Path | None = None
+    pictures: Path = Path()
     references: Sequence[tuple[Thumbnails, str]] = ()
     counts: Mapping[str, int] | None = None
     refresh: float | None = None
@@ -93,29 +95,31 @@ class Report:
 
     def _card(self, entry: Entry, highest: float) -> str:
         kind = kind_of(entry)
-        name = f'<div class="name">{self._link(entry["image"], escaped(entry["image"]))}</div>'
+        name = f'<div class="name">{self._link(self.pictures / entry["image"], escaped(entry["image"]))}</div>'
         if kind == ERROR:
             text = f'<div class="error-text">{escaped(entry["error"])}</div>'
             return f'<article class="card error">{name}<div class="verdict error">not judged</div>{text}</article>'
-        thumbnails = self.thumbnails.get(entry["image"])
+        thumbnails = self.thumbnails.get(entry.get("overlay", ""))
         words = [entry["label"], *([entry["type"]] if entry.get("type") else [])]
         lines = [f"score {entry['score']:.3f}, threshold {entry['threshold']:.3f}"]
         if "confidence" in entry:
             lines.append(f"confidence {_share(entry['confidence'])}")
+        if "time" in entry:
+            lines.append(f"judged at {entry['time'][:19].replace('T', ' ')} UTC")
         if "truth" in entry:
             lines.append(f"in truth: {entry['truth']}")
         lines = [escaped(line) for line in lines]
         if self.folder is not None and entry.get("overlay"):
-            lines.append(self._link(str(self.folder / entry["overlay"]), "heat map in full size"))
+            lines.append(self._link(self.folder / entry["overlay"], "heat map in full size"))
         return (
             f'<article class="card {kind}">{_pair(entry, thumbnails) if thumbnails else ""}{name}'
             f'<div class="verdict {kind}">{escaped(": ".join(words))}</div>{_scale(entry, highest)}'
             f'<div class="figures">{"<br>".join(lines)}</div>{_regions(entry)}</article>'
         )
 
-    def _link(self, path: str, text: str) -> str:
-        """A link to a file, relative to the page; `text` is HTML."""
-        if self.folder is None:
+    def _link(self, path: Path, text: str) -> str:
+        """A link to a file, relative to the page, if it is there; `text` is HTML."""
+        if self.folder is None or not path.exists():
             return text
         try:
             relative = os.path.relpath(path, self.folder)

@@ -57,7 +57,7 @@ ul { margin: 4px 0; padding-left: 20px }
   .histogram { max-width: 520px } main { grid-template-columns: repeat(3, 1fr); gap: 8px }
   .references { grid-template-columns: repeat(8, 1fr); gap: 6px }
   .card { break-inside: avoid; content-visibility: visible; contain-intrinsic-size: none; padding: 6px }
-  .figures, details, figcaption, .note, .facts, .error-text { font-size: 10px } .pair, .references img { break-inside: avoid }
+  .figures, details, figcaption, .note, .facts, .error-text { font-size: 10px }
   .pair { display: flex; gap: 4px; background: none } .pair input, .pair svg { display: none }
   .pair img, .pair img + img { position: static; width: calc(50% - 2px); height: auto; visibility: visible }
   .screen { display: none }

@@ -53,7 +53,7 @@ def _data_address(picture: Image.Image) -> str:
 
 @dataclass
 class HighestPictures:
-    """The thumbnails of the pictures with the highest scores, by the names of the pictures, and of no more."""
+    """The thumbnails of the pictures with the highest scores, by a name of each, and of no more."""
 
     most: int = MOST_SHOWN
     kept: dict[str, Thumbnails] = field(default_factory=dict)
