@@ -2,6 +2,8 @@
 
 import json
 import re
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from PIL import Image
 from modeling_ideal import IdealImageProcessor
 from modeling_ideal.cli import main
 from modeling_ideal.demo import command
+from modeling_ideal.demo.materials import MATERIALS, render_material
 from modeling_ideal.demo.rendering import DEFECTS, SIZE, render_part
 
 from .conftest import tiny_model
@@ -23,9 +26,15 @@ def model_folder(tmp_path_factory):
     return folder
 
 
-@pytest.mark.parametrize("defect", DEFECTS)
-def test_a_defect_changes_the_part_where_its_mask_is_and_nowhere_else(defect):
-    good, bad = render_part(3), render_part(3, defect)
+RENDERED = [("flange", render_part, defect) for defect in DEFECTS]
+RENDERED += [
+    (name, partial(render_material, name), defect) for name, (_, defects) in MATERIALS.items() for defect in defects
+]
+
+
+@pytest.mark.parametrize(("name", "render", "defect"), RENDERED)
+def test_a_defect_changes_the_part_where_its_mask_is_and_nowhere_else(name, render, defect):
+    good, bad = render(3), render(3, defect)
     assert good.mask is None
     assert bad.image.size == bad.mask.size == (SIZE, SIZE)
     mask = np.asarray(bad.mask) > 0
@@ -41,23 +50,32 @@ def test_parts_differ_by_seed_and_repeat():
     assert not np.array_equal(render_part(1).image, render_part(2).image)
     with pytest.raises(ValueError, match=r"expected a defect among .*'scratch'.*, got 'crack'"):
         render_part(0, "crack")
+    for name in MATERIALS:
+        assert np.array_equal(render_material(name, 1).image, render_material(name, 1).image)
+        assert not np.array_equal(render_material(name, 1).image, render_material(name, 2).image)
+        with pytest.raises(ValueError, match=r"expected a defect among .*'stain'.*, got 'rust'"):
+            render_material(name, 0, "rust")
 
 
 def test_the_demo_writes_a_folder_one_can_open(model_folder, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(command, "NUM_NORMAL", 2)  # tests/test_documents.py runs the whole demo
-    monkeypatch.setattr(command, "QUERIES", ("good", "scratch"))
+    few = [replace(product, num_normal=2, queries=("good", product.known[0])) for product in command.PRODUCTS[:2]]
+    monkeypatch.setattr(command, "PRODUCTS", few)  # tests/test_documents.py runs the whole demo
     out = tmp_path / "demo"
     assert main(["demo", "--model", str(model_folder), "--out", str(out)]) == 0
     assert f"Open {out / 'index.html'}" in capsys.readouterr().out
     rows = json.loads((out / "results.json").read_text())
-    assert [row["truth"] for row in rows] == ["good", "scratch"]
+    assert [row["truth"] for row in rows] == ["good", "scratch", "good", "hole"]
+    assert [row["picture"] for row in rows] == [
+        f"{place}query_0{number}.png" for place in ("", "cloth/") for number in (0, 1)
+    ]
     assert all(0 <= row["score"] <= 1 and row["label"] in ("normal", "anomalous") for row in rows)
     page = (out / "index.html").read_text()
     shown = set(re.findall('href="([^#"]+)"', page))
-    assert shown == {file.name for file in out.glob("query_*.png")}
+    assert shown == {file.name for file in out.glob("query_*.png")} | {"cloth/index.html"}
     assert page.count("data:image/jpeg") == 2 + 2 * 2 + 2 * 2  # normal, abnormal with masks, queries with overlays
     assert "in truth: scratch" in page
-    assert "No reference shows a dent or a missing hole." in page
+    assert "No reference shows: dent, missing hole." in page
+    assert 'href="../index.html"' in (out / "cloth" / "index.html").read_text()
     assert "The confidence is the estimated share of good parts that score lower." in page
     (out / "notes.txt").write_text("mine")
     assert main(["demo", "--model", str(model_folder), "--out", str(out)]) == 0  # its own files it may replace

@@ -37,6 +37,7 @@ class Report:
         pictures: the folder that the names of pictures are relative to.
         references: thumbnails of references with captions.
         counts: numbers of pictures of each kind, if they are more than the entries.
+        links: names and addresses of other pages.
         refresh: seconds after which a browser loads the page again; None for never.
     """
 
@@ -49,6 +50,7 @@ class Report:
     pictures: Path = Path()
     references: Sequence[tuple[Thumbnails, str]] = ()
     counts: Mapping[str, int] | None = None
+    links: Sequence[tuple[str, str]] = ()
     refresh: float | None = None
 
     def html(self) -> bytes:
@@ -64,6 +66,7 @@ class Report:
             f"<title>{escaped(self.title)}</title><style>{STYLE}</style>",
             f"<h1>{escaped(self.title)}</h1>",
             *(f'<p class="facts">{escaped(fact)}</p>' for fact in self.facts),
+            self._links(),
             *(f'<p class="warning"><b>Warning:</b> {escaped(warning)}</p>' for warning in self.warnings),
             *(f'<span class="target" id="{kind}"></span>' for kind in ("all", ANOMALOUS, NORMAL, ERROR)),
             _counts(counts),
@@ -83,6 +86,10 @@ class Report:
             return ""
         # The verdicts of a picture may be by another threshold, if the references changed: then the latest counts.
         return draw_histogram([entry["score"] for entry in judged], judged[-1]["threshold"])
+
+    def _links(self) -> str:
+        links = [f'<a href="{quote(address)}">{escaped(name)}</a>' for name, address in self.links]
+        return f'<p class="facts screen">See also: {", ".join(links)}</p>' if links else ""
 
     def _references(self) -> str:
         if not self.references:
