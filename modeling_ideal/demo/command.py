@@ -110,7 +110,7 @@ class _Inspection:
         self.references = self._encode(detector)
         started = time.perf_counter()
         images = [part.image for part in self.queries]
-        results: Any = detector(images, references=self.references, return_overlay=True, return_regions=True)
+        results: Any = detector(images, return_overlay=True, return_regions=True)
         self.seconds = time.perf_counter() - started
         self.results: list[Verdict] = results
         self.verdicts = [self._verdict(place, result) for place, result in enumerate(self.results)]
@@ -118,7 +118,7 @@ class _Inspection:
     def _encode(self, detector: AnomalyDetectionPipeline) -> IdealReferences:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # printed below the table
-            return detector.encode_references(
+            return detector.set_references(
                 normal=[part.image for part in self.normal],
                 abnormal=[part.image for part in self.abnormal],
                 masks=[part.mask for part in self.abnormal],

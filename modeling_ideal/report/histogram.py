@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 BINS_BELOW = 12  # the threshold
-MOST_BINS = 40
+MOST_BINS = 48
 WIDTH, HEIGHT, MARGIN = 640, 150, 24  # units of the drawing; the margin is for the figures below
 LEAST_WIDTH = 1e-3  # of a bin
 
@@ -12,11 +12,12 @@ LEAST_WIDTH = 1e-3  # of a bin
 def score_bins(scores: Sequence[float], threshold: float) -> tuple[float, int, list[int]]:
     """Count scores in 0..1 in bins from 0 on: the width of a bin, the number of bins below the threshold, the counts.
 
-    The threshold lies between two bins, so that each bin is on one side of it; scores above the last bin are in it.
+    The threshold lies between two bins, so that each is on one side of it. Bins are as fine as their number allows;
+    if the threshold is very low, scores above the last bin are in it.
     """
-    width = max(threshold / BINS_BELOW, LEAST_WIDTH)
-    below = max(round(threshold / width), 1) if threshold > 0 else 0
-    highest = max([*scores, 1.5 * threshold])
+    highest = max([*scores, 1.5 * threshold, LEAST_WIDTH])
+    below = min(max(int(MOST_BINS * threshold / highest), 1), BINS_BELOW) if threshold > 0 else 0
+    width = max(threshold / below if below else highest / BINS_BELOW, LEAST_WIDTH)
     above = min(max(math.floor((highest - threshold) / width) + 1, 1), MOST_BINS)
     counts = [0] * (below + above)
     for score in scores:
@@ -47,6 +48,8 @@ def draw_histogram(scores: Sequence[float], threshold: float) -> str:
             f'<rect class="{kind}" x="{place * step + 0.75:.2f}" y="{HEIGHT - height:.2f}" width="{step - 1.5:.2f}" '
             f'height="{height:.2f}"><title>{count} at {low:.3f} to {high:.3f}</title></rect>'
         )
+    last = len(counts) * width
+    end = f"{last:.2f}" if max(scores) <= last else f"{last:.2f} or more"
     anchor = "start" if line < WIDTH / 2 else "end"
     shift = 5 if anchor == "start" else -5
     return (
@@ -56,5 +59,5 @@ def draw_histogram(scores: Sequence[float], threshold: float) -> str:
         f'<line class="threshold" x1="{line:.2f}" x2="{line:.2f}" y1="0" y2="{HEIGHT + 6}"/>'
         f'<text x="{line + shift:.2f}" y="14" text-anchor="{anchor}">threshold {threshold:.3f}</text>'
         f'<text x="0" y="{HEIGHT + 18}">score 0</text>'
-        f'<text x="{WIDTH}" y="{HEIGHT + 18}" text-anchor="end">{len(counts) * width:.2f}</text></svg>'
+        f'<text x="{WIDTH}" y="{HEIGHT + 18}" text-anchor="end">{end}</text></svg>'
     )

@@ -28,7 +28,7 @@ nav b { display: block; font-size: 24px; line-height: 1.2 }
 .histogram line { stroke: #9aa0a6 } .histogram .threshold { stroke: #202124; stroke-width: 1.5; stroke-dasharray: 4 3 }
 main, .references { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 240px), 1fr)); gap: 14px }
 .references { grid-template-columns: repeat(auto-fill, minmax(110px, 1fr)) } .references figure { margin: 0 }
-.references img { width: 100%; border-radius: 6px; display: block }
+.references img { width: 100%; height: auto; border-radius: 6px; display: block }
 figcaption { font-size: 13px; color: var(--grey) }
 .card { border: 1px solid var(--line); border-radius: 10px; padding: 10px; content-visibility: auto;
   contain-intrinsic-size: auto 420px; min-width: 0 }
