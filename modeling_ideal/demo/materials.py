@@ -24,7 +24,7 @@ def render_material(name: str, seed: int, defect: str = "good") -> Part:
         painted = defects[defect](picture, np.random.default_rng((seed, 3)))
         changed = np.abs(np.asarray(painted, np.int16) - np.asarray(picture, np.int16)).max(-1) > 12
         mask = Image.fromarray(changed).convert("L").resize((SIZE, SIZE), Image.Resampling.BOX)
-        mask = mask.filter(ImageFilter.MaxFilter(5)).point(lambda value: 255 if value > 96 else 0)
+        mask = mask.point(lambda value: 255 if value > 96 else 0)
         picture = painted
     return Part(exposed(picture.resize((SIZE, SIZE), Image.Resampling.LANCZOS), generator), mask, defect)
 
