@@ -20,6 +20,7 @@ from modeling_ideal.evaluation.protocol import evaluation as protocol
 from modeling_ideal.evaluation.protocol.evaluation import Evaluation
 from modeling_ideal.evaluation.protocol.summary import summarise
 from modeling_ideal.evaluation.report.document import results_document
+from modeling_ideal.evaluation.results_file import read_results
 
 from .. import plain
 from ..conftest import random_images, random_masks, threads
@@ -293,3 +294,6 @@ def test_the_command_evaluates_a_bare_backbone(target, model_folder, tmp_path, c
     arguments += ["--target", str(target), "--out", str(tmp_path / "out"), "--setups", "N1A1", "--seeds", "0"]
     with pytest.raises(SystemExit):
         main([*arguments, "--model", str(model_folder)])
+    assert main([*arguments, "--methods", "ideal", "normal_matching"]) == 0  # IDEAL without trained weights
+    capsys.readouterr()
+    assert set(read_results(tmp_path / "out" / "results.json")["methods"]) == {"ideal", "normal_matching"}
