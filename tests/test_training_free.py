@@ -113,11 +113,19 @@ def test_a_defect_like_a_reference_stands_out_more_than_without_the_reference(fr
     assert known[marked].min() / known[~marked].mean() > 1.2 * without[marked].min() / without[~marked].mean()
 
 
-def test_training_refuses_a_model_without_an_encoder(free, tmp_path):
+def test_training_gives_a_model_without_an_encoder_a_new_one(backbone_folder, tmp_path, episode):
+    free = IdealModel.from_backbone(backbone_folder, image_size=8 * PATCH, num_attention_heads=4)
     free.save_pretrained(tmp_path / "model")
-    options = HeadTrainingOptions(source="source", output_dir="out", model=str(tmp_path / "model"))
-    with pytest.raises(ValueError, match="expected one with a deviation encoder to train, got a training-free"):
-        load_start(options)
+    IdealImageProcessor(size=8 * PATCH, patch_size=PATCH).save_pretrained(tmp_path / "model")
+    options = HeadTrainingOptions(source="source", output_dir="out", model=str(tmp_path / "model"), seed=3)
+    model, again = load_start(options)[0], load_start(options)[0]
+    assert model.deviation_encoder is not None
+    assert model.config.alignment == free.config.alignment
+    features = [each.extract_features(episode["query"]) for each in (model, free)]
+    torch.testing.assert_close(*features)
+    for name, weight in model.deviation_encoder.state_dict().items():
+        assert weight.isfinite().all()
+        assert torch.equal(weight, again.deviation_encoder.state_dict()[name])
 
 
 def test_references_of_a_trained_model_need_their_vectors(model, episode):

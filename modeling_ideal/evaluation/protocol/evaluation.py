@@ -35,6 +35,7 @@ from ..methods.normal_matching import POSES
 from ..pictures.category_pictures import draw_pictures
 from ..report.document import write_document
 from ..results_file import IDEAL
+from .differences import differences_to_ideal
 from .identity import measurement_key
 from .measurement import Measurement, measure, read_measurement
 from .scorer import Scorer
@@ -212,6 +213,7 @@ class Evaluation:
             },
             "difficulty": difficulties(measured[self.methods[0]]),  # the same for all methods
             "methods": methods,
+            "differences": differences_to_ideal(measured),
         }
         if IDEAL in methods:
             results["setups"] = methods[IDEAL]["setups"]

@@ -8,6 +8,8 @@ from ...data.setups import SETTINGS
 from ...writing.files import write_atomically
 from ...writing.tables import ABSENT
 from .comparison_tables import ablation_table, general_table, hard_table, plug_in_table
+from .difference_table import ABOUT as ABOUT_DIFFERENCES
+from .difference_table import difference_table
 from .metric_tables import category_table, metrics_table, paper_table
 from .paper import PAPER
 from .target_results import TargetResults, group_by_target
@@ -48,6 +50,9 @@ def results_document(results: Sequence[dict[str, Any]]) -> str:
         _section("NVE as a plug-in, General (the paper's Table A1)", plug_in_table(targets), targets),
     ]
     for target in targets:
+        for setting in SETTINGS:
+            title = f"Differences: {target.name}, {setting.capitalize()}"
+            paragraphs.append(_section(title, difference_table(target, setting), [target], ABOUT_DIFFERENCES))
         for setting in SETTINGS:
             title = f"All metrics: {target.name}, {setting.capitalize()}"
             if number := paper_table(target, setting):

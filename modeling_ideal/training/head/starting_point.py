@@ -46,8 +46,7 @@ def load_start(options: HeadTrainingOptions) -> tuple[IdealModel, IdealImageProc
             raise ValueError(f"config: expected one of {_FREE_TO_CHANGE} when fine-tuning a model, got {name!r}")
         setattr(config, name, value)
     config.check()
-    if config.deviation_encoder is None:
-        raise ValueError(f"model: expected one with a deviation encoder to train, got a training-free {options.model}")
+    config.deviation_encoder = "attention"  # a model without trained weights gets a new encoder
     # Stored weights may be in half precision, which would lose the optimiser's small steps.
     model = IdealModel.from_pretrained(options.model, config=config, dtype=torch.float32)
     return model, IdealImageProcessor.from_pretrained(options.model)
