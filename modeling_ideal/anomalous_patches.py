@@ -31,16 +31,16 @@ def set_of_query(sets: Any, index: int) -> Any:
     return sets if sets is None else sets[index if len(sets) > 1 else 0]
 
 
-def normal_banks(normal: Tensor | None) -> list[Tensor]:
-    """Flatten the features (R, L1, h, w, C) of R sets to normal patches (Q, C) per set."""
-    return [] if normal is None else [part.flatten(0, 2) for part in normal]
+def normal_banks(normal: Tensor | None, turned: Tensor | None = None) -> list[Tensor]:
+    """Join the features (R, L1, h, w, C) of R sets and those in other poses (R, L1, P, C): (Q, C) per set."""
+    banks = [] if normal is None else [part.flatten(0, 2) for part in normal]
+    return banks if turned is None else [torch.cat(pair) for pair in zip(banks, turned.flatten(1, 2), strict=True)]
 
 
 def select_sets(
-    normal: Tensor | None, abnormal: Tensor, marked: Tensor | None, erase: Erase, share_normals: bool
+    banks: Sequence[Tensor], abnormal: Tensor, marked: Tensor | None, erase: Erase, share_normals: bool
 ) -> list[AnomalousPatches]:
-    """Apply `select_anomalous_patches` to R sets; `normal`, `abnormal` and `marked` have R entries, or 1 for all."""
-    banks = normal_banks(normal)
+    """Apply `select_anomalous_patches` to R sets; `banks`, `abnormal` and `marked` have R entries, or 1 for all."""
     return [
         select_anomalous_patches(
             set_of_query(banks or None, index),

@@ -110,10 +110,12 @@ def _evaluation(model: IdealModel) -> Iterator[None]:
 
 def _encode(model: IdealModel, normal: PictureGroup | None, abnormal: PictureGroup | None) -> IdealReferences:
     marked = None if abnormal is None else abnormal.marked
+    turned = None if normal is None else normal.turned
     return model.encode_features(
         None if normal is None else normal.features[None],
         None if abnormal is None else abnormal.features[None],
         None if marked is None else marked[None],
+        None if turned is None else turned[None],
     )
 
 

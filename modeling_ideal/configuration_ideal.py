@@ -1,21 +1,24 @@
 """Configuration of IDEAL: the paper's defaults around a frozen DINOv2 ViT-S/14."""
 
-import copy
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, ClassVar
 
 from transformers import AutoConfig, PreTrainedConfig
 from transformers.utils import logging
 
+from .backbone_configuration import build_backbone_config
 from .installed_pipelines import without_code
 from .saving import copy_code
 from .threshold import ScorePrior
 
 logger = logging.get_logger(__name__)
 
-INTEGERS = ("image_size", "num_neighbors", "num_components", "num_deviation_vectors", "num_attention_heads")
+INTEGERS = (
+    *("image_size", "num_neighbors", "num_components", "num_deviation_vectors", "num_attention_heads"),
+    "num_rotations",
+)
 NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "erase_strength": ("in [0, 1]", lambda value: 0 <= value <= 1),
     "attention_dropout": ("in [0, 1)", lambda value: 0 <= value < 1),
@@ -26,7 +29,7 @@ for _name in ("image_weight", "discriminability_weight", "orthogonality_weight",
     NUMBERS[_name] = (">= 0", lambda value: value >= 0)
 CHOICES = {
     "residual_anchor": ("nearest", "centroid"),
-    "alignment": ("cosine", "euclidean", "weighted"),
+    "alignment": ("cosine", "euclidean", "contrast"),
     "loss_form": ("single_map", "two_channel"),
     "deviation_encoder": ("attention", None),
 }
@@ -34,29 +37,14 @@ CHOICES = {
 # Settings of a model without trained weights, chosen on source categories (docs/choices.md).
 TRAINING_FREE: dict[str, Any] = {
     "deviation_encoder": None,
-    "alignment": "weighted",
+    "alignment": "contrast",
     "share_normals": True,
-    "patch_smoothing": 0.7,
+    "patch_smoothing": 0.5,
+    "num_rotations": 8,
 }
 
 REMOTE_CODE = ("auto_map", "custom_pipelines")  # the fields of a saved configuration that name its code
-UNUSED_PARTS: dict[str, dict[str, Any]] = {  # of a backbone: what it needs in its own training alone
-    "vit_mae": {"mask_ratio": 0.0},
-    "siglip_vision_model": {"vision_use_head": False},
-}
 LOADED = "_loaded"  # marks values read from a file, which may have fields that this version does not know
-
-
-def default_backbone_config() -> PreTrainedConfig:
-    """DINOv2 ViT-S/14 as in the paper: patch tokens of the last stage after the final layer norm."""
-    return AutoConfig.for_model(
-        "dinov2",
-        hidden_size=384,
-        num_attention_heads=6,
-        image_size=518,
-        patch_size=14,
-        out_features=["stage12"],
-    )
 
 
 class IdealConfig(PreTrainedConfig):
@@ -77,8 +65,9 @@ class IdealConfig(PreTrainedConfig):
         residual_anchor: what is subtracted from a patch to get its residual: the `"nearest"` normal patch (Eq. 1),
             or the softmax(cosine)-weighted `"centroid"` of the k neighbours, as in the released implementation.
         alignment: similarity of a deviation and its projection: `"cosine"` (Eq. 9), or 1 - ||a - b|| / 2 of the
-            unit vectors (`"euclidean"`, as in the released implementation). Differs from the paper: `"weighted"` also
-            takes the similarity to the nearest deviation of a reference, and gives long deviations more weight.
+            unit vectors (`"euclidean"`, as in the released implementation). Differs from the paper: `"contrast"` is a
+            factor of the distance to normal instead of a summand, and asks whether a patch looks more like the marked
+            patches than like the normal ones, and deviates as they do.
         loss_form: Focal, Dice and cross-entropy on the `"single_map"` of Eq. 10, or on the `"two_channel"`
             (normal, abnormal) similarities, as in the released implementation.
         image_weight: weight of the image loss (Eq. 10).
@@ -88,6 +77,9 @@ class IdealConfig(PreTrainedConfig):
         patch_smoothing: standard deviation, in patches, of a Gaussian over the patch scores; 0 in the paper.
         share_normals: whether patches of abnormal references well outside the given masks join the normal patches;
             the paper does not use them.
+        num_rotations: number of poses in which normal references count, turned about the centre by equal angles, 1 for
+            as they are; of the turned copies of a picture, those patches join the normal ones that are least like it,
+            as many as it has. Differs from the paper, and is not used in training.
         deviation_encoder: `"attention"` for the paper's encoder (Eq. 5-6), to be trained. Differs from the paper: None
             has no trained weights, and compares deviations with the nearest one that a reference shows.
         score_prior: what the scores of this model on other products say about the next product, for calibration: the
@@ -115,6 +107,7 @@ class IdealConfig(PreTrainedConfig):
     top_fraction: float | int = 0.01
     patch_smoothing: float | int = 0.0
     share_normals: bool = False
+    num_rotations: int = 1
     deviation_encoder: str | None = "attention"
     score_prior: dict | None = None
 
@@ -126,7 +119,7 @@ class IdealConfig(PreTrainedConfig):
         elif unknown:
             known = sorted({field.name for field in fields(IdealConfig)} - _base_fields())
             raise ValueError(f"IdealConfig expected fields among {known}, got unknown {unknown}")
-        self.backbone_config = _build_backbone_config(self.backbone_config)
+        self.backbone_config = build_backbone_config(self.backbone_config)
         super().__post_init__(**without_code(kwargs))
         self.check()
 
@@ -244,56 +237,3 @@ def _belongs_to_transformers(name: str) -> bool:
 
 def _base_fields() -> set[str]:
     return {field.name for field in fields(PreTrainedConfig)}
-
-
-def _build_backbone_config(backbone_config: Mapping | PreTrainedConfig | None) -> PreTrainedConfig:
-    """Make a config object of our own, never the caller's, with stages returned as feature maps."""
-    if backbone_config is None:
-        return default_backbone_config()
-    if isinstance(backbone_config, Mapping):
-        values = dict(backbone_config)
-        if "model_type" not in values:
-            raise ValueError(f"backbone_config: expected a 'model_type' among its keys, got {sorted(values)}")
-        config = AutoConfig.for_model(values.pop("model_type"), **values)
-    else:
-        config = copy.deepcopy(backbone_config)
-    _check_is_plain(config)
-    for name, value in UNUSED_PARTS.get(config.model_type, {}).items():
-        setattr(config, name, value)
-    stages = getattr(config, "out_features", None)
-    if stages is not None and not hasattr(config, "stage_names"):
-        raise ValueError(f"backbone_config: {config.model_type!r} has no stages to choose from, got {stages}")
-    if hasattr(config, "reshape_hidden_states"):
-        config.reshape_hidden_states = True  # otherwise stages are token sequences with class and register tokens
-    if stages is not None:
-        _end_at_last_stage(config, stages)
-    return config
-
-
-def _check_is_plain(config: PreTrainedConfig) -> None:
-    """Refuse all but vision transformers whose features are one grid of patches."""
-    for name in ("hidden_size", "patch_size"):
-        if not hasattr(config, name):
-            raise ValueError(
-                f"backbone_config: expected a vision transformer with a {name}, got {config.model_type!r}"
-            )
-    if hasattr(config, "depths"):
-        raise ValueError(
-            "backbone_config: expected a vision transformer with one grid of patches, of its patch_size, in all "
-            f"stages, got {config.model_type!r}, whose stages differ in size"
-        )
-
-
-def _end_at_last_stage(config: Any, stages: list[str]) -> None:
-    """Drop the layers after the last stage in use, which cost time and memory and change nothing."""
-    if not stages:
-        raise ValueError(f"backbone_config.out_features: expected at least one stage, got {stages}")
-    if getattr(config, "num_hidden_layers", None) != len(config.stage_names) - 1:
-        if len(stages) > 1:
-            raise ValueError(
-                f"backbone_config.out_features: expected one stage of {config.model_type!r}, whose stages differ in "
-                f"size, got {stages}"
-            )
-        return
-    config.num_hidden_layers = max(1, config.stage_names.index(stages[-1]))
-    config.stage_names = config.stage_names[: config.num_hidden_layers + 1]

@@ -4,7 +4,8 @@ A fingerprint is a hash of the settings that change scores and of the weights. I
 it depends on as little as possible of what a release of transformers may change:
 
 - Of a configuration, only fields count that differ from the defaults of its class: a release may add or remove others.
-- Of the name of a backbone's weight, only the numbers of the layers count: releases and torch.compile rename the rest.
+- Of the name of a weight, only the numbers of the layers and its role in its layer count (`weight_role`): releases and
+  torch.compile rename the rest.
 """
 
 import hashlib
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
 
-RULE = "2"  # of this file, and of scoring: a change that makes stored references wrong gets another number
+RULE = "3"  # of this file, and of scoring: a change that makes stored references wrong gets another number
 # Fields of `IdealConfig` that may differ between the model that encodes references and the one that uses them.
 NOT_SCORING = {
     "backbone_config": "hashed by its own rule",
@@ -40,7 +41,17 @@ NOT_FEATURES = {
     "use_mask_token": "in pre-training only",
 }
 FROZEN_BYTES = 1024  # of a frozen weight, which are compared with what they were
+COMPILED = "_orig_mod"  # what torch.compile adds to names
 UNUSED_WEIGHT = "mask_token"  # in pre-training only
+# Names that releases of transformers have given to the same part of a layer. If a further release renames a part, its
+# name belongs here: the role, and with it all fingerprints, stay as they are.
+ROLES = {
+    "q_proj": "query",
+    "k_proj": "key",
+    "v_proj": "value",
+    "o_proj": "dense",
+    "out_proj": "dense",
+}
 
 
 def scoring_settings(config: Any) -> dict[str, Any]:
@@ -131,9 +142,18 @@ def format_1_fingerprint(config: Any, model: nn.Module) -> str:
     return digest.hexdigest()
 
 
+def weight_role(name: str) -> str:
+    """What a weight is for, whatever a release calls it: the numbers of its layers, its part of the layer, its kind.
+
+    Two weights of one shape in one layer have different roles, so that a model in which they are swapped is another.
+    """
+    parts = [part for part in name.split(".") if part != COMPILED]
+    numbers = [part for part in parts if part.isdigit()]
+    return ".".join([*numbers, *(ROLES.get(part, part) for part in parts[-2:] if not part.isdigit())])
+
+
 def _weight_digest(name: str, tensor: Tensor) -> bytes:
-    numbers = [part for part in name.split(".") if part.isdigit()]
-    digest = hashlib.sha256(f"{numbers} {tensor.dtype} {tuple(tensor.shape)}".encode())
+    digest = hashlib.sha256(f"{weight_role(name)} {tensor.dtype} {tuple(tensor.shape)}".encode())
     digest.update(_bytes(tensor).cpu().numpy().data)
     return digest.digest()
 
@@ -144,10 +164,12 @@ def _bytes(tensor: Tensor) -> Tensor:
 
 
 def _sum(tensor: Tensor, first: int | None) -> Tensor:
-    """The sum of a tensor's first bytes modulo 2^64, as integers of 8 bytes if they can be read so, or of one byte."""
+    """The sum modulo 2^64 of a tensor's first bytes times their places; eight bytes are one number if possible."""
     content = _bytes(tensor)[:first]
     whole = len(content) % 8 == 0 and content.storage_offset() % 8 == 0
-    return content.view(torch.int64).sum() if whole else content.sum(dtype=torch.int64)
+    numbers = content.view(torch.int64) if whole else content.to(torch.int64)
+    places = torch.arange(1, 2 * len(numbers), 2, device=numbers.device)  # odd, so that no bit is lost
+    return (numbers * places).sum()
 
 
 def _plain(value: Any) -> Any:

@@ -23,6 +23,8 @@ SECONDS_TO_ANSWER = 30  # time limit for a server
 MOST_BYTES_TO_FETCH = 200_000_000
 SIXTEEN_BIT_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 ANIMATED = "is_animated"  # Pillow's attribute of a file with several frames
+FORMATS_WITH_FRAMES = ("GIF", "PNG", "TIFF", "WEBP")  # in other formats, further frames are layers and previews
+NUMBERS = "biuf"  # NumPy's kinds of arrays that may be images
 UNIT_MARGIN = 1e-3  # interpolation may overshoot 0..1 by a little; more than this means another scale
 EIGHT_BIT_MARGIN = 1e-3  # of a grey level, for float32 rounding
 
@@ -69,14 +71,15 @@ def load_image(image: ImageInput, name: str) -> np.ndarray:
     """Load an image as RGB (H, W, 3): uint8 if that is exact, otherwise float32 in 0..1.
 
     The EXIF orientation is applied. 16-bit values are divided by 65535. Float values are taken as 0..1, or as
-    0..255 if any is larger than 1. An alpha channel is dropped.
+    0..255 if any is larger than 1. An alpha channel is dropped. A file of several frames is refused, since a verdict
+    on the first would say nothing of the others; of a PIL image, the current frame is taken.
 
     Args:
         image: the image.
         name: what to call the image in error messages.
     """
     if is_encoded(image):
-        image = open_image(image, name)
+        image = open_image(image, name, one_frame=True)
     if isinstance(image, Image.Image):
         return _from_pil(image, name)
     if isinstance(image, torch.Tensor):
@@ -90,20 +93,37 @@ def load_image(image: ImageInput, name: str) -> np.ndarray:
     )
 
 
-def open_image(image: EncodedImage, name: str | None = None) -> Image.Image:
+def open_image(image: EncodedImage, name: str | None = None, *, one_frame: bool = False) -> Image.Image:
     """Open and decode an image, with its EXIF orientation applied.
 
     Args:
         image: the path, http(s) address, bytes or file object.
         name: what to call the image in error messages, before its path.
+        one_frame: whether to refuse a file with a further frame that is no preview: one that is not smaller.
     """
     file: ImageFile = file_content(image, name or "image")
     try:
         with Image.open(_source(file)) as opened:
             opened.load()
-            return upright(opened)
+            turned, several = upright(opened), one_frame and _has_further_frame(opened)
     except Exception as error:  # Pillow's plug-ins raise OSError, SyntaxError, ValueError, struct.error, ...
         raise unreadable(file, error, name) from error
+    if several:
+        where = _place(file, name)
+        raise ValueError(f"{where}: expected an image of one frame, got a {turned.format} file of several")
+    return turned
+
+
+def _has_further_frame(opened: Image.Image) -> bool:
+    """Whether a file has, after the first frame, one that is not smaller."""
+    if opened.format not in FORMATS_WITH_FRAMES or not getattr(opened, ANIMATED, False):
+        return False
+    first, others = opened.width * opened.height, range(1, getattr(opened, "n_frames", 1))
+    for place in others:
+        opened.seek(place)
+        if opened.width * opened.height >= first:
+            return True
+    return False
 
 
 def upright(image: Image.Image) -> Image.Image:
@@ -117,9 +137,13 @@ def upright(image: Image.Image) -> Image.Image:
 
 def unreadable(file: ImageFile, error: Exception, name: str | None = None) -> ValueError:
     """Make the error for a file that cannot be read as an image."""
+    return ValueError(f"{_place(file, name)}: expected a readable image, got {type(error).__name__}: {error}")
+
+
+def _place(file: ImageFile, name: str | None) -> str:
+    """What to call a file in error messages."""
     what = os.fspath(file) if isinstance(file, (str, os.PathLike)) else f"{len(file)} bytes"
-    where = f"{name}: {what}" if name else what
-    return ValueError(f"{where}: expected a readable image, got {type(error).__name__}: {error}")
+    return f"{name}: {what}" if name else what
 
 
 def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -184,6 +208,8 @@ def channels_last(array: np.ndarray, name: str, first: bool) -> np.ndarray:
 def _scale(array: np.ndarray, name: str) -> np.ndarray:
     """Convert any number type to uint8 if that is exact, otherwise to float32 in 0..1."""
     array = array.astype(array.dtype.newbyteorder("="), copy=False)  # files and Pillow's I;16B may be big-endian
+    if array.dtype.kind not in NUMBERS:
+        raise ValueError(f"{name}: expected an array of integers, floats or booleans, got {array.dtype}")
     if array.dtype == np.uint8:
         return array
     if array.dtype == np.bool_:

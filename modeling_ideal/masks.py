@@ -12,13 +12,21 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from .image_inputs import ANIMATED, ImageInput, channels_last, is_encoded, is_single_image, open_image, upright
+from .image_inputs import (
+    ANIMATED,
+    FORMATS_WITH_FRAMES,
+    ImageInput,
+    channels_last,
+    is_encoded,
+    is_single_image,
+    open_image,
+    upright,
+)
 
 MaskInput: TypeAlias = ImageInput | Sequence[float] | Sequence[Sequence[float]]
 
 LOSSY_FORMATS = ("JPEG", "MPO", "JPEG2000", "WEBP", "AVIF")  # the last three may be lossless, which no file tells
 HALF_OF_WHITE = 127
-FORMATS_WITH_FRAMES = ("GIF", "PNG", "TIFF", "WEBP")  # in other formats, further frames are layers and previews
 PALETTE_MODES = ("P", "PA")
 PLAIN_MODES = ("1", "L", "LA", "RGB", "RGBA", "F", "I", "I;16", "I;16B", "I;16L", "I;16N")
 

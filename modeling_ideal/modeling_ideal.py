@@ -19,11 +19,11 @@ from .fingerprint import KnownFingerprint, format_1_fingerprint
 from .input_checks import check_counts, check_finite, check_images, check_references, check_targets, checked_features
 from .intrinsic_deviation_encoder import IntrinsicDeviationEncoder, init_weights
 from .losses import query_losses, reference_losses, total_loss
-from .masks import patch_masks
 from .normal_variation_eraser import Deviations, erase_normal_variation, nearest_cosine
 from .outputs import IdealOutput
+from .reference_features import reference_features
 from .references import FORMAT, IdealReferences
-from .scoring import align, image_scores, patch_scores, smooth_patches, upsample
+from .scoring import Known, align, image_scores, patch_scores, smooth_patches, upsample
 
 IMAGES_AT_ONCE = 4  # batch size for references, so that memory does not grow with their number
 
@@ -149,12 +149,7 @@ class IdealModel(PreTrainedModel):
     def check_encoded(self, references: IdealReferences) -> None:
         """Raise ValueError if references are damaged, of another model, or of this one before further training."""
         references.check_values()
-        if references.abnormal_deviations and (references.deviation_vectors is None) != (
-            self.deviation_encoder is None
-        ):
-            raise ValueError(
-                "references: expected deviation vectors with abnormal references of a trained model alone"
-            )
+        references.check_parts(self.deviation_encoder is not None, self.config.alignment == "contrast")
         expected = self.fingerprint if references.file_format == FORMAT else format_1_fingerprint(self.config, self)
         if references.fingerprint != expected:
             raise ValueError(
@@ -173,6 +168,7 @@ class IdealModel(PreTrainedModel):
         normal: Tensor | None,
         abnormal: Tensor | None,
         marked: Tensor | None,
+        turned: Tensor | None = None,
         *,
         sets: list[AnomalousPatches] | None = None,
     ) -> IdealReferences:
@@ -182,13 +178,14 @@ class IdealModel(PreTrainedModel):
             normal: (R or 1, L1, h, w, C) or None.
             abnormal: (R or 1, L2, h, w, C) or None.
             marked: (R or 1, L2, h, w) bool patch masks; None to mark the patches that deviate most.
+            turned: (R or 1, L1, P, C) patches of the normal references in other poses; None for none.
             sets: the result of `anomalous_patches`, if already known.
         """
         check_counts(normal=normal, abnormal=abnormal)
         num_normal = 0 if normal is None else normal.shape[1]
         if abnormal is None:
-            return IdealReferences(normal_banks(normal), num_normal=num_normal)
-        sets = sets or self.anomalous_patches(normal, abnormal, marked)
+            return IdealReferences(normal_banks(normal, turned), num_normal=num_normal)
+        sets = sets or self.anomalous_patches(normal, abnormal, marked, turned)
         vectors = None
         if self.deviation_encoder is not None:
             with self._full_precision():
@@ -196,6 +193,7 @@ class IdealModel(PreTrainedModel):
         return IdealReferences(
             normal_features=[part.normals for part in sets],
             deviation_vectors=vectors,
+            abnormal_features=[part.features for part in sets] if self.config.alignment == "contrast" else [],
             abnormal_deviations=[part.deviations for part in sets],
             abnormal_sources=[part.sources for part in sets],
             num_normal=num_normal,
@@ -204,11 +202,12 @@ class IdealModel(PreTrainedModel):
         )
 
     def anomalous_patches(
-        self, normal: Tensor | None, abnormal: Tensor, marked: Tensor | None
+        self, normal: Tensor | None, abnormal: Tensor, marked: Tensor | None, turned: Tensor | None = None
     ) -> list[AnomalousPatches]:
         """Select the encoder's inputs from reference sets, without any weights; arguments as in `encode_features`."""
         with self._full_precision():
-            return select_sets(normal, abnormal, marked, self.deviations, self.config.share_normals)
+            banks = normal_banks(normal, turned)
+            return select_sets(banks, abnormal, marked, self.deviations, self.config.share_normals)
 
     def score_features(
         self,
@@ -228,7 +227,9 @@ class IdealModel(PreTrainedModel):
             nearest, alignment = self._compare(query.flatten(1, 2), references, deviations)
             if alignment is not None and self.config.loss_form == "two_channel":
                 similarities = torch.stack([(1 + nearest) / 2, alignment], 1).unflatten(2, query.shape[1:3])
-            scores = patch_scores(nearest, alignment).unflatten(1, query.shape[1:3])  # (B, h, w)
+            scores = patch_scores(nearest, alignment, self.config.alignment).unflatten(
+                1, query.shape[1:3]
+            )  # (B, h, w)
             scores = smooth_patches(scores, self.config.patch_smoothing)
             image = image_scores(scores, self.config.top_fraction)  # (B,)
             maps = upsample(scores, size)  # (B, H, W)
@@ -261,8 +262,9 @@ class IdealModel(PreTrainedModel):
         deviations = deviations or [self.deviations(*pair) for pair in pairs]
         nearest = torch.stack([part.nearest_cosine for part in deviations])  # (B, N)
         denoised = torch.stack([part.denoised for part in deviations])  # (B, N, C)
-        known = [set_of_query(references.abnormal_deviations, index) for index in range(len(patches))]
-        return nearest, align(denoised, patches, references.deviation_vectors, known, self.config.alignment)
+        parts = (references.abnormal_features, references.abnormal_deviations)
+        known = Known(*([set_of_query(part, index) for index in range(len(patches)) if part] for part in parts))
+        return nearest, align(denoised, patches, nearest, references.deviation_vectors, known, self.config.alignment)
 
     @property
     def fingerprint(self) -> str:
@@ -273,21 +275,16 @@ class IdealModel(PreTrainedModel):
         self, normal_refs: Tensor | None, abnormal_refs: Tensor | None, masks: Tensor | None
     ) -> IdealReferences:
         """Encode reference images, with gradients for the encoder."""
-        check_references(normal_refs, abnormal_refs, masks, self.config.patch_size, self.config.num_channels)
-        marked = None
-        if masks is not None:
-            masks = masks.to(self.device) if masks.ndim == 4 else masks.to(self.device)[None]  # (R, L2, H, W)
-            marked = patch_masks(masks, self.config.patch_size)
+        config = self.config
+        check_references(normal_refs, abnormal_refs, masks, config.patch_size, config.num_channels)
+        images = (normal_refs, abnormal_refs, masks)
         return self.encode_features(
-            self._reference_features(normal_refs), self._reference_features(abnormal_refs), marked
+            *reference_features(*images, config.patch_size, config.num_rotations, self.extract_in_parts)
         )
 
-    def _reference_features(self, images: Tensor | None) -> Tensor | None:
-        """Extract features (1 or B, L, h, w, C) from images (L, 3, H, W) or (B, L, 3, H, W)."""
-        if images is None:
-            return None
-        images = images if images.ndim == 5 else images[None]
-        return self.extract_features(images.flatten(0, 1), IMAGES_AT_ONCE).unflatten(0, images.shape[:2])
+    def extract_in_parts(self, images: Tensor) -> Tensor:
+        """`extract_features` of any number of reference images (n, 3, H, W), a few at a time."""
+        return self.extract_features(images, IMAGES_AT_ONCE)
 
     def deviations(self, patches: Tensor, normals: Tensor, directions: Tensor) -> Deviations:
         """Deviations of patches (P, C) from normal patches (Q, C), with `directions` (Q, C) at length 1 (Eq. 1-4)."""

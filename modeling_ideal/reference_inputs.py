@@ -115,7 +115,9 @@ class ReferenceInputs:
             masks = [
                 file_content(mask, f"masks[{index}]") for index, mask in enumerate(mask_list(masks, len(abnormal)))
             ]
-        types = [self.types] if isinstance(self.types, str) else list(self.types or ())
+        types = [self.types] if isinstance(self.types, str) else list(() if self.types is None else self.types)
+        if not all(isinstance(name, str) for name in types):
+            raise ValueError(f"types: expected names, got {types}")
         if types and len(types) != len(abnormal or ()):
             raise ValueError(f"types: expected one for each of {len(abnormal or ())} abnormal references, got {types}")
         check_number("false_alarm", self.false_alarm, ">= 0, below 0.5", lambda value: 0 <= value < 0.5)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 KINDS = ("normal", "abnormal")
-TENSORS = ("features", "copies", "marked", "marked_copies")  # of each kind, by their names in a file
+TENSORS = ("features", "turned", "copies", "marked", "marked_copies")  # of each kind, by their names in a file
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -25,6 +25,8 @@ class PictureGroup:
         features: (L, h, w, C) of the pictures.
         hashes: a hash of the content of each picture; equal pictures are not new to each other.
         marked: (L, h, w) bool, the patches with a defect; None for normal pictures, and if it is not marked.
+        turned: (L, P, C) patches of the pictures in other poses; None for abnormal pictures, and for a model that uses
+            none.
         copies: (n, h, w, C) features of altered copies, if all pictures are equal and calibration was wanted.
         marked_copies: (n, h, w) bool, the patches with a defect in the copies; None without `marked` or `copies`.
     """
@@ -32,6 +34,7 @@ class PictureGroup:
     features: Tensor
     hashes: list[str]
     marked: Tensor | None = None
+    turned: Tensor | None = None
     copies: Tensor | None = None
     marked_copies: Tensor | None = None
 
@@ -56,8 +59,9 @@ class PictureGroup:
                 f"the defects of the references are {known}, got {new}"
             )
         features = torch.cat([self.features, other.features])
-        marked = None if self.marked is None or other.marked is None else torch.cat([self.marked, other.marked])
-        together = PictureGroup(features, [*self.hashes, *other.hashes], marked)
+        pairs = ((self.marked, other.marked), (self.turned, other.turned))
+        marked, turned = (None if old is None or new is None else torch.cat([old, new]) for old, new in pairs)
+        together = PictureGroup(features, [*self.hashes, *other.hashes], marked, turned)
         if len(together.distinct()) > 1:
             return together
         return replace(together, copies=self.copies, marked_copies=self.marked_copies)
@@ -67,8 +71,8 @@ class PictureGroup:
         kept = [index for index in range(len(self.hashes)) if index not in indices]
         if not kept:
             return None
-        marked = None if self.marked is None else self.marked[kept]
-        return PictureGroup(self.features[kept], [self.hashes[index] for index in kept], marked)
+        marked, turned = (None if part is None else part[kept] for part in (self.marked, self.turned))
+        return PictureGroup(self.features[kept], [self.hashes[index] for index in kept], marked, turned)
 
     def to(self, device: torch.device | str) -> "PictureGroup":
         """The group with its tensors on a device."""
@@ -178,6 +182,7 @@ def check_pictures(shapes: Shapes, header: Mapping[str, Any]) -> None:
         copies = given.get(f"pictures.{kind}.copies", ())[:1]
         expected = {
             "features": (count, *size, channels),
+            "turned": (count, size[0] * size[1], channels),
             "copies": (*copies, *size, channels),
             "marked": (count, *size),
             "marked_copies": (*copies, *size),

@@ -1,6 +1,7 @@
 """Reference pictures through the backbone, each once; those that are known already, not at all."""
 
 import hashlib
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -8,8 +9,9 @@ from torch import Tensor
 from .augmentation import altered_copies, altered_masks
 from .input_checks import check_references
 from .masks import patch_masks
-from .modeling_ideal import IMAGES_AT_ONCE, IdealModel
+from .modeling_ideal import IdealModel
 from .reference_pictures import PictureGroup, ReferencePictures
+from .turned_copies import turned_patches
 
 
 @torch.no_grad()
@@ -57,15 +59,18 @@ def _group(
     """Read pictures (L, 3, H, W) of one kind, with their masks (L, H, W), and put them after the known ones."""
     if images is None:
         return known
-    features = model.extract_features(images, IMAGES_AT_ONCE)
-    group = PictureGroup(features, [_hash(image) for image in images], _patches(model, masks))
+    features = model.extract_in_parts(images)
+    poses = model.config.num_rotations if kind == "normal" else 1
+    turned = turned_patches(images, features, poses, model.extract_in_parts)
+    hashes = [_hash(image) for image in images]
+    group = PictureGroup(features, hashes, marked=_patches(model, masks), turned=turned)
     group = group if known is None else known.joined(group, kind)
     if not calibrated or group.copies is not None or len(group.distinct()) > 1:
         return group
     patch_size = model.config.patch_size
-    copies = model.extract_features(altered_copies(images[:1], patch_size), IMAGES_AT_ONCE)
+    copies = model.extract_in_parts(altered_copies(images[:1], patch_size))
     moved = None if masks is None else altered_masks(masks[:1], patch_size)
-    return PictureGroup(group.features, group.hashes, group.marked, copies, _patches(model, moved))
+    return replace(group, copies=copies, marked_copies=_patches(model, moved))
 
 
 def _patches(model: IdealModel, masks: Tensor | None) -> Tensor | None:

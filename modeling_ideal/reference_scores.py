@@ -26,12 +26,14 @@ class ReferenceScores:
         abnormal: (m, h', w') of abnormal references, or of altered copies of a single one; m may be 0.
         marked: (m, h', w') bool, their defects; None if the defects were not marked by the user.
         num_normal: number of different pictures that the normal scores come from.
+        grid: rows and columns of the T tiles of every normal picture; None without tiles, or if pictures differ.
     """
 
     normal: Tensor
     abnormal: Tensor
     marked: Tensor | None
     num_normal: int
+    grid: tuple[int, int] | None = None
 
     def calibrate(
         self,
@@ -46,16 +48,18 @@ class ReferenceScores:
             top_fraction: share of the highest patch scores whose mean is the image score.
             false_alarm: the requested false-alarm rate.
             prior: what is known of the scores of other products.
-            counted: (h, w) or (T, h, w) bool, the patches that affect the image score; None for all.
+            counted: (h, w), or (rows, columns, h, w) in tiles, bool: the patches that affect the image score; None for
+                all.
         """
         check_number("top_fraction", top_fraction, "> 0, at most 1", lambda value: 0 < value <= 1)
-        groups = (self.normal,) if self.tiled else (self.normal, self.abnormal)
-        shapes = {tuple(group.shape[1:]) for group in groups if len(group)}
-        if counted is not None and shapes != {tuple(counted.shape)}:
-            raise ValueError(
-                f"expected an image of the references' size, {' and '.join(map(str, sorted(shapes)))} patches, to "
-                f"calibrate the patches that are not ignored, got {tuple(counted.shape)}"
-            )
+        if counted is not None:
+            shapes = self._picture_shapes()
+            if shapes != {tuple(counted.shape)}:
+                raise ValueError(
+                    f"expected an image of the references' size, {' and '.join(map(str, sorted(shapes)))} patches, to "
+                    f"calibrate the patches that are not ignored, got {tuple(counted.shape)}"
+                )
+            counted = counted.flatten(0, -3) if self.tiled else counted  # (T, h, w)
         normal = [_picture_score(tiles, top_fraction) for tiles in self._normal_patches(counted) if tiles]
         if not normal:
             raise ValueError("expected some normal patch that is not ignored, to calibrate, got none")
@@ -67,6 +71,22 @@ class ReferenceScores:
     def tiled(self) -> bool:
         """Whether pictures are in tiles."""
         return self.normal.ndim == 4
+
+    @property
+    def several_tiles(self) -> bool:
+        """Whether any picture is larger than a tile."""
+        return self.tiled and self.normal.shape[1] > 1
+
+    def _picture_shapes(self) -> set[tuple[int, ...]]:
+        """The shapes of the pictures in patches: (h, w), or (rows, columns, h, w) in tiles."""
+        if not self.tiled:
+            return {tuple(group.shape[1:]) for group in (self.normal, self.abnormal) if len(group)}
+        if self.grid is None:
+            raise ValueError(
+                "references: expected normal pictures of one size, to calibrate the patches of tiles that are not "
+                "ignored, got several sizes"
+            )
+        return {(*self.grid, *self.normal.shape[2:])}
 
     def _normal_patches(self, counted: Tensor | None) -> Iterator[list[Tensor]]:
         """Scores of the normal patches that count, (p,) for each tile of each picture."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from .input_checks import check_finite
 from .reference_pictures import ReferencePictures
 from .reference_previews import Previews
 from .reference_scores import ReferenceScores
+from .reference_warnings import reference_warnings
 from .references_file import FORMAT, SCORE_TENSORS, SET_TENSORS, read_references
 from .threshold import Calibration, ScorePrior
 
@@ -30,6 +32,7 @@ class IdealReferences:
         normal_features: R tensors (Q_r, C), patch features of the normal references.
         deviation_vectors: (R, M, C) intrinsic deviation vectors; None without abnormal references, or in a
             training-free model.
+        abnormal_features: R tensors (A_r, C), features of the anomalous patches; may be empty.
         abnormal_deviations: R tensors (A_r, C), denoised deviations of the anomalous patches; may be empty.
         abnormal_sources: R tensors (A_r,), index of the abnormal reference of each anomalous patch; may be empty.
         num_normal: number of normal references per set.
@@ -54,6 +57,7 @@ class IdealReferences:
 
     normal_features: list[Tensor]
     deviation_vectors: Tensor | None = None
+    abnormal_features: list[Tensor] = field(default_factory=list)
     abnormal_deviations: list[Tensor] = field(default_factory=list)
     abnormal_sources: list[Tensor] = field(default_factory=list)
     num_normal: int = 0
@@ -93,7 +97,11 @@ class IdealReferences:
 
         Args:
             top_fraction: share of the highest patch scores whose mean is the image score.
-            counted: (h, w) bool, the patches that affect the image score; None for all.
+            counted: (h, w), or (rows, columns, h, w) in tiles, bool: the patches that affect the image score; None
+                for all.
+
+        Warns:
+            UserWarning, when another threshold is found, of what the references do not support with it.
         """
         if self.calibration is None:
             return None
@@ -112,9 +120,10 @@ class IdealReferences:
         if key not in self._calibrations:
             if len(self._calibrations) >= CALIBRATIONS_KEPT:
                 self._calibrations.clear()
-            self._calibrations[key] = self.scores.calibrate(
-                top_fraction, self.calibration.false_alarm, self.calibration.prior, counted
-            )
+            found = self.scores.calibrate(top_fraction, self.calibration.false_alarm, self.calibration.prior, counted)
+            self._calibrations[key] = found
+            if found.warning not in (None, self.calibration.warning):
+                warnings.warn(found.warning, stacklevel=2)
         return self._calibrations[key]
 
     def check_values(self) -> None:
@@ -122,6 +131,24 @@ class IdealReferences:
         for name, tensor in self._tensors().items():
             if tensor.is_floating_point():
                 check_finite(f"references, {name}", tensor)
+
+    def check_parts(self, trained: bool, contrast: bool) -> None:
+        """Raise ValueError if abnormal references lack what a model needs, or have what it does not use.
+
+        Args:
+            trained: whether the model has a deviation encoder.
+            contrast: whether it compares patches with the features of anomalous ones.
+        """
+        if not self.abnormal_deviations:
+            return
+        if (self.deviation_vectors is not None) != trained:
+            raise ValueError(
+                "references: expected deviation vectors with abnormal references of a trained model alone"
+            )
+        if bool(self.abnormal_features) != contrast:
+            raise ValueError(
+                "references: expected features of anomalous patches for a model with the alignment 'contrast' alone"
+            )
 
     def check_processing(self, processor: Any) -> None:
         """Raise ValueError if the references were made by a processor with other settings than this one's."""
@@ -136,25 +163,7 @@ class IdealReferences:
     @property
     def warnings(self) -> list[str]:
         """What a user should know of the verdicts with these references, one sentence each."""
-        found = []
-        if self.calibration is None:
-            reason = "the references are not calibrated"
-            if not self.num_normal and self.mask_source == "estimated":
-                reason = "abnormal references alone, without masks, give no threshold"
-            found.append(f"{reason}: images are judged by the default threshold of 0.5, which fits no product")
-        elif self.calibration.warning:
-            found.append(self.calibration.warning)
-        if self.mask_source == "estimated":
-            found.append(
-                "the defects in the abnormal references are not marked: "
-                "the patches that deviate most are taken for them"
-            )
-        if self.calibration is not None and self.file_format != FORMAT:
-            found.append(
-                "the references are of an earlier release, which did not store the settings that their threshold is "
-                "for: encode them again, unless the settings of the model and its processor are still the same"
-            )
-        return found
+        return reference_warnings(self)
 
     def __repr__(self) -> str:
         marks = {"given": ", defects marked", "estimated": ", defects estimated", "none": ""}[self.mask_source]
@@ -170,6 +179,7 @@ class IdealReferences:
             self,
             normal_features=[features.to(device) for features in self.normal_features],
             deviation_vectors=None if self.deviation_vectors is None else self.deviation_vectors.to(device),
+            abnormal_features=[features.to(device) for features in self.abnormal_features],
             abnormal_deviations=[deviations.to(device) for deviations in self.abnormal_deviations],
             abnormal_sources=[sources.to(device) for sources in self.abnormal_sources],
         )
@@ -196,6 +206,7 @@ class IdealReferences:
             "scored_pictures": 0 if self.scores is None else self.scores.num_normal,
             "pictures": None if self.pictures is None else self.pictures.header(),
             "previews": None if self.previews is None else self.previews.header(),
+            "scored_grid": None if self.scores is None else self.scores.grid,
         }
         tensors = self._tensors()
         tensors |= {} if self.pictures is None else self.pictures.tensors(self.normal_features[0])
@@ -226,10 +237,11 @@ class IdealReferences:
         """Read a file written by `save`; the model checks on use that it encoded the references."""
         file_format, header, tensors = read_references(path)
         sets, pictures, calibration = (header.pop(name) for name in ("num_sets", "scored_pictures", "calibration"))
+        grid = header.pop("scored_grid")
         normal, abnormal, marked = (tensors.pop(name, None) for name in SCORE_TENSORS)
         scores = None
         if normal is not None and abnormal is not None:
-            scores = ReferenceScores(normal, abnormal, marked, pictures)
+            scores = ReferenceScores(normal, abnormal, marked, pictures, grid and tuple(grid))
         header["tile_size"] = header["tile_size"] and tuple(header["tile_size"])
         header["pictures"] = header["pictures"] and ReferencePictures.from_file(header["pictures"], tensors)
         header["previews"] = header["previews"] and Previews.from_file(header["previews"], tensors)

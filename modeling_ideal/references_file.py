@@ -16,7 +16,12 @@ from .reference_previews import check_previews, is_previews_header
 
 FORMAT = "ideal-references-2"
 FORMATS = ("ideal-references-1", FORMAT)
-SET_TENSORS = ("normal_features", "abnormal_deviations", "abnormal_sources")  # one tensor for each set
+SET_TENSORS = (
+    "normal_features",
+    "abnormal_deviations",
+    "abnormal_sources",
+    "abnormal_features",
+)  # one tensor for each set
 MASK_SOURCES = ("given", "estimated", "none")
 SCORE_TENSORS = ("scores.normal", "scores.abnormal", "scores.marked")
 
@@ -80,8 +85,9 @@ def _check_header(text: str) -> dict[str, Any]:
         "scored_pictures": ("an integer >= 0", _is_count),
         "pictures": ("pictures or null", lambda value: value is None or is_pictures_header(value)),
         "previews": ("small pictures or null", lambda value: value is None or is_previews_header(value)),
+        "scored_grid": ("two integers >= 1 or null", lambda value: value is None or _is_size(value)),
     }
-    absent = dict.fromkeys(("calibration", "tile_size", "processing", "pictures", "previews"))
+    absent = dict.fromkeys(("calibration", "tile_size", "processing", "pictures", "previews", "scored_grid"))
     header = {**absent, "scored_pictures": 0, **header}
     for name, (expected, holds) in checks.items():
         if name not in header or not holds(header[name]):
@@ -102,7 +108,8 @@ def _check_shapes(shapes: Shapes, header: Mapping[str, Any]) -> None:
     """Check that the tensors are those that the header announces, and that their shapes fit each other."""
     if header["num_sets"] > len(shapes):
         raise ValueError(f"expected tensors for {header['num_sets']} sets, got {len(shapes)} tensors")
-    kinds = SET_TENSORS if header["num_abnormal"] else SET_TENSORS[:1]
+    with_features = "abnormal_features.0" in shapes  # which a model needs for one form of the score alone
+    kinds = SET_TENSORS[: 1 if not header["num_abnormal"] else 4 if with_features else 3]
     sets = [[f"{kind}.{index}" for kind in kinds] for index in range(header["num_sets"])]
     expected = {name for names in sets for name in names}
     # A training-free model has no deviation vectors.
@@ -122,6 +129,8 @@ def _check_shapes(shapes: Shapes, header: Mapping[str, Any]) -> None:
                 raise ValueError(
                     f"{names[1]}: expected (A, {channels}) with sources (A,), got {deviations} with {sources}"
                 )
+            if any(shapes[name] != deviations for name in names[3:]):
+                raise ValueError(f"{names[3]}: expected {deviations}, as the deviations, got {shapes[names[3]]}")
     vectors = shapes.get("deviation_vectors", (len(sets), 1, channels))
     if len(vectors) != 3 or vectors[0] != len(sets) or vectors[1] < 1 or vectors[2] != channels:
         raise ValueError(f"deviation_vectors: expected ({len(sets)}, M, {channels}), got {vectors}")
@@ -140,6 +149,8 @@ def _check_score_shapes(shapes: Shapes, header: Mapping[str, Any]) -> None:
     if {len(normal), len(abnormal)} != {dimensions} or not header["scored_pictures"]:
         expected = "(n, h, w)" if dimensions == 3 else "(n, T, h, w)"
         raise ValueError(f"expected scores {expected} of at least one picture, got {shapes}")
+    if header["scored_grid"] and (dimensions == 3 or math.prod(header["scored_grid"]) != normal[1]):
+        raise ValueError(f"scored_grid: expected that of {normal} tiles, got {header['scored_grid']}")
     if SCORE_TENSORS[2] in shapes and shapes[SCORE_TENSORS[2]] != abnormal:
         raise ValueError(f"scores.marked: expected {abnormal}, as the scores, got {shapes[SCORE_TENSORS[2]]}")
     for name, shape in (("scores.normal", normal), ("scores.abnormal", abnormal)):

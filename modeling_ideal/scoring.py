@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +13,8 @@ from .normal_variation_eraser import nearest_cosine, unit
 
 # A deviation this small relative to its feature (in squared length) is rounding, and its direction is meaningless.
 NEGLIGIBLE_DEVIATION = 1e-8
+CONTRAST_TEMPERATURE = 0.4  # of the difference of two cosines
+KNOWN_SHARE = 0.5  # by which a deviation exactly like a known one raises the alignment
 NO_WEIGHT = 1e-6  # a pixel with less weight is reached by no patch that counts
 
 
@@ -47,24 +50,49 @@ def projection_cosine(deviations: Tensor, vectors: Tensor, features: Tensor) -> 
     return cosine.clamp(0, 1) * (length / (length + negligible + tiny))
 
 
-def align(deviations: Tensor, features: Tensor, vectors: Tensor | None, known: Sequence[Tensor], form: str) -> Tensor:
+def align(
+    deviations: Tensor, features: Tensor, nearest: Tensor, vectors: Tensor | None, known: "Known", form: str
+) -> Tensor:
     """Alignment (B, N) in [0, 1] of deviations with known anomalies, in the form that `IdealConfig.alignment` names.
-
-    Differs from the paper: `"weighted"` is the mean of the cosines to the projection and to the nearest deviation of a
-    reference, times the relative length of the deviation. Without vectors, the nearest deviation alone counts.
 
     Args:
         deviations: (B, N, C) denoised deviations.
         features: (B, N, C) features of the same patches.
-        vectors: (B or 1, M, C) intrinsic deviation vectors; None for a training-free model.
-        known: B tensors (A, C), denoised deviations of the anomalous reference patches.
-        form: `"cosine"`, `"euclidean"` or `"weighted"`.
+        nearest: (B, N) their cosines to the nearest normal patch.
+        vectors: (B or 1, M, C) intrinsic deviation vectors; None for a training-free model, whose deviations are
+            compared with the nearest one that a reference shows.
+        known: the anomalous patches of the references.
+        form: `"cosine"`, `"euclidean"` or `"contrast"`.
     """
     cosines = [] if vectors is None else [projection_cosine(deviations, vectors, features)]
-    if form == "weighted" or vectors is None:
-        cosines.append(known_cosine(deviations, known))
+    if form == "contrast" or vectors is None:
+        cosines.append(known_cosine(deviations, known.deviations))
     cosine = torch.stack(cosines).mean(0)
-    return deviation_share(deviations, features) * cosine if form == "weighted" else deviation_alignment(cosine, form)
+    if form == "contrast":
+        return contrast(features, nearest, known.features) * (1 + KNOWN_SHARE * cosine) / (1 + KNOWN_SHARE)
+    return deviation_alignment(cosine, form)
+
+
+class Known(NamedTuple):
+    """The anomalous patches of the references of B queries."""
+
+    features: Sequence[Tensor]  # B tensors (A, C)
+    deviations: Sequence[Tensor]  # B tensors (A, C), denoised
+
+
+def contrast(features: Tensor, nearest: Tensor, anomalous: Sequence[Tensor]) -> Tensor:
+    """Whether patches look more like the anomalous ones of the references than like the normal ones: (B, N), in 0..1.
+
+    Differs from the paper, which compares deviations alone. A patch that is unlike both, as a defect of an unknown
+    type is, gets a half. Form and temperature were chosen on source categories (docs/choices.md).
+
+    Args:
+        features: (B, N, C) patches.
+        nearest: (B, N) their cosines to the nearest normal patch.
+        anomalous: B tensors (A, C), anomalous patches of the references.
+    """
+    similar = [nearest_cosine(image, unit(others)) for image, others in zip(features, anomalous, strict=True)]
+    return torch.sigmoid((torch.stack(similar) - nearest) / CONTRAST_TEMPERATURE)
 
 
 def deviation_alignment(cosine: Tensor, alignment: str) -> Tensor:
@@ -87,21 +115,16 @@ def known_cosine(deviations: Tensor, known: Sequence[Tensor]) -> Tensor:
     return torch.stack(nearest).clamp_min(0)  # (B, N)
 
 
-def deviation_share(deviations: Tensor, features: Tensor) -> Tensor:
-    """Length of deviations (B, N, C) relative to that of the features (B, N, C) they belong to, at most 1: (B, N).
+def patch_scores(nearest_cosine: Tensor, alignment: Tensor | None, form: str = "cosine") -> Tensor:
+    """Patch scores A in [0, 1] (Eq. 9), of any shape; without abnormal references, from normal matching alone.
 
-    Differs from the paper, where alignment counts the same for any length: the deviation of a normal patch is tiny
-    and may point anywhere. Chosen on held-out source categories (docs/choices.md).
+    Differs from the paper: the alignment of the form `"contrast"` multiplies the distance to normal. What is close to
+    a normal patch then stays low, whatever else it resembles, and an abnormal reference does no harm.
     """
-    lengths = torch.linalg.vector_norm(deviations, dim=-1)
-    sizes = torch.linalg.vector_norm(features, dim=-1)
-    return (lengths / sizes.clamp_min(torch.finfo(sizes.dtype).tiny)).clamp(max=1)
-
-
-def patch_scores(nearest_cosine: Tensor, alignment: Tensor | None) -> Tensor:
-    """Patch scores A in [0, 1] (Eq. 9), of any shape; without abnormal references, from normal matching alone."""
     matching = cosine_distance(nearest_cosine)
-    return matching if alignment is None else (alignment + matching) / 2
+    if alignment is None:
+        return matching
+    return matching * alignment if form == "contrast" else (alignment + matching) / 2
 
 
 def image_scores(scores: Tensor, top_fraction: float) -> Tensor:

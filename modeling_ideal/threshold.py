@@ -14,6 +14,7 @@ from typing import Any
 from .student_t import t_cdf, t_quantile
 
 LOWEST_SCORE = 1e-3  # lower ones, of a picture that a reference shows too, count as this
+HIGHEST_SCORE = 1.0
 LEAST_SPREAD = 0.02  # of logarithms: a few references may agree by chance, or show the same part
 
 
@@ -170,6 +171,8 @@ def _warnings(threshold: float, false_alarm: float, abnormal: Sequence[float], c
             f"{missed} of {len(abnormal)} scores of abnormal references are below the threshold: expect to miss such "
             "defects, or accept more false alarms"
         )
+    if threshold >= HIGHEST_SCORE:
+        warnings.append("the threshold is the highest score there is: nothing will be called anomalous")
     supported = 1 / (count + 1)
     if false_alarm < supported:
         warnings.append(

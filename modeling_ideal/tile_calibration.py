@@ -37,11 +37,13 @@ def scores_as_new(
     """
     abnormal = _score_abnormal(encoder, known, equal_defects)
     marks = [mark for _, mark in abnormal if mark is not None]
+    grids = {picture.grid.shape for picture in known.normal}
     return ReferenceScores(
         _same_number_of_tiles(_score_normal(encoder, known)),
         _same_number_of_tiles([scores for scores, _ in abnormal]),
         _same_number_of_tiles(marks) if marks else None,
         len(known.normal),
+        grids.pop() if len(grids) == 1 else None,
     )
 
 

@@ -59,6 +59,11 @@ class TileGrid:
         row, column = divmod(index, len(self.starts[1]))
         return self.cores[0][row], self.cores[1][column]
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Number of rows and of columns of tiles."""
+        return len(self.starts[0]), len(self.starts[1])
+
     def __len__(self) -> int:
         return len(self.starts[0]) * len(self.starts[1])
 

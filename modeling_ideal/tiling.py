@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .image_inputs import ImageInput, load_image
+from .image_inputs import ImageInput, image_list, load_image
 from .image_processing_ideal import IdealImageProcessor, gaussian_smoothing
 from .input_checks import check_number
-from .masks import MaskInput, load_area, load_mask
+from .masks import MaskInput, load_area, load_mask, mask_list
 from .modeling_ideal import IdealModel
 from .reference_scores import equal_pictures
 from .references import IdealReferences
@@ -42,7 +42,7 @@ class TiledDetection(NamedTuple):
     score: float  # highest score of all tiles, which does not depend on the size of the picture
     anomaly_map: Tensor  # (H, W) float32 in [0, 1], of the picture's own size
     patches: Tensor  # (P, C) features of the patches that the score is the mean of
-    counted: Tensor | None  # (T, h, w) bool, the patches of each tile that affect the score; None for all
+    counted: Tensor | None  # (rows, columns, h, w) bool, the patches of each tile that affect the score; None for all
 
 
 class TiledDetector:
@@ -66,8 +66,8 @@ class TiledDetector:
         overlap: float = 0.25,
         max_patches: int = 2**11,
     ) -> None:
-        if max_patches < 1:
-            raise ValueError(f"max_patches: expected at least 1, got {max_patches!r}")
+        if not isinstance(max_patches, int) or max_patches < 1:
+            raise ValueError(f"max_patches: expected an integer >= 1, got {max_patches!r}")
         self.encoder = TileEncoder(model, processor, tile_size, overlap)
         self.model = model
         self.processor = self.encoder.processor
@@ -94,6 +94,8 @@ class TiledDetector:
             masks: the mask of each abnormal picture, at its own size; None to take the most anomalous tile of each.
             false_alarm: the requested false-alarm rate, to find a threshold for the scores of `detect`; None for none.
         """
+        normal, abnormal = image_list(normal), image_list(abnormal)
+        masks = None if masks is None else mask_list(masks, len(abnormal))
         self._check(normal, abnormal, masks)
         check_number("false_alarm", false_alarm, "above 0, below 0.5", lambda value: 0 < value < 0.5)
         training = self.model.training
@@ -169,6 +171,7 @@ class TiledDetector:
         maps = gaussian_smoothing(maps, smoothing) if smoothing else maps
         if ignored is None:
             return TiledDetection(highest, maps[0], patches, None)
+        counted = counted.unflatten(0, grid.shape)
         return TiledDetection(highest, weighted_map(maps[0], maps[1], ignored), patches, counted)
 
     def _counted(

@@ -112,14 +112,17 @@ def patch_score(target, denoised, nearest, vectors, alignment="cosine"):
     return (aligned + cosine_distance(target, nearest)) / 2
 
 
-def weighted_patch_score(target, denoised, nearest, vectors, known):
-    """The alignment of one patch weighed by its deviation's length; `known` are the references' deviations."""
-    projection = np.zeros_like(denoised)
-    for vector in vectors:
-        projection += (denoised @ vector) / (vector @ vector) * vector
-    matched = max(0.0, *(cosine(denoised, deviation) for deviation in known))
-    share = min(1.0, np.linalg.norm(denoised) / np.linalg.norm(target))
-    return (share * (cosine(denoised, projection) + matched) / 2 + cosine_distance(target, nearest)) / 2
+def contrast_patch_score(target, denoised, nearest, vectors, anomalous, known):
+    """The distance of one patch to normal, times how much more it is like the anomalous patches, which deviate so."""
+    cosines = [max(0.0, *(cosine(denoised, deviation) for deviation in known))]
+    if vectors is not None:
+        projection = np.zeros_like(denoised)
+        for vector in vectors:
+            projection += (denoised @ vector) / (vector @ vector) * vector
+        cosines.append(cosine(denoised, projection))
+    difference = max(cosine(target, patch) for patch in anomalous) - cosine(target, nearest)
+    aligned = (1 + 0.5 * sum(cosines) / len(cosines)) / 1.5 / (1 + math.exp(-difference / 0.4))
+    return cosine_distance(target, nearest) * aligned
 
 
 def smooth(scores, sigma):

@@ -39,8 +39,8 @@ def expected_output(model, query, normal, abnormal, masks):
     def score(patch):
         denoised = plain.denoise(patch, normals, *settings)[1]
         nearest = plain.neighbors_of(patch, normals, 1)[0][0]
-        if config.alignment == "weighted":
-            return plain.weighted_patch_score(patch, denoised, nearest, vectors, deviations)
+        if config.alignment == "contrast":
+            return plain.contrast_patch_score(patch, denoised, nearest, vectors, patches[marked], deviations)
         return plain.patch_score(patch, denoised, nearest, vectors, config.alignment)
 
     scores = np.array([[score(patch) for patch in image.reshape(-1, channels)] for image in features])
@@ -66,7 +66,7 @@ SIZES = {"square": (6, 6), "wide": (3, 7), "single": (1, 1)}
 
 
 @pytest.mark.parametrize("anchor", ["nearest", "centroid"])
-@pytest.mark.parametrize("alignment", ["cosine", "euclidean", "weighted"])
+@pytest.mark.parametrize("alignment", ["cosine", "euclidean", "contrast"])
 @pytest.mark.parametrize(
     ("grid", "num_normal", "num_abnormal"), [("square", 1, 1), ("wide", 2, 3), ("single", 8, 4), ("square", 8, 4)]
 )
@@ -102,7 +102,7 @@ def test_scores_and_losses_follow_the_equations(anchor, alignment, grid, num_nor
 
 
 def test_smoothed_patch_scores_follow_a_plain_gaussian():
-    model = tiny_model(patch_smoothing=0.7, alignment="weighted")
+    model = tiny_model(patch_smoothing=0.7, alignment="contrast")
     size = (6 * PATCH, 4 * PATCH)
     pictures = [random_images(count, seed=seed, size=size) for seed, count in enumerate((2, 2, 1))]
     masks = random_masks(1, size=size)

@@ -29,6 +29,7 @@ DEFAULTS = {
     "top_fraction": 0.01,
     "patch_smoothing": 0.0,
     "share_normals": False,
+    "num_rotations": 1,
     "deviation_encoder": "attention",
     "score_prior": None,
 }
@@ -70,7 +71,7 @@ BAD_VALUES = [
     ({"image_size": 450}, r"image_size: expected a multiple of the backbone's patch size \(14, 14\), got 450"),
     ({"image_size": 0}, r"image_size: expected an integer >= 1, got 0"),
     ({"residual_anchor": "mean"}, r"residual_anchor: expected one of \('nearest', 'centroid'\), got 'mean'"),
-    ({"alignment": "dot"}, r"alignment: expected one of \('cosine', 'euclidean', 'weighted'\), got 'dot'"),
+    ({"alignment": "dot"}, r"alignment: expected one of \('cosine', 'euclidean', 'contrast'\), got 'dot'"),
     ({"patch_smoothing": -1}, r"patch_smoothing: expected a number >= 0, got -1"),
     ({"share_normals": 1}, r"share_normals: expected True or False, got 1"),
     ({"deviation_encoder": "mlp"}, r"deviation_encoder: expected one of \('attention', None\), got 'mlp'"),

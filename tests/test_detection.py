@@ -173,8 +173,12 @@ def test_bad_arguments_are_refused_in_one_line_and_nothing_is_written(workshop, 
     assert set(workshop.rglob("*")) == before
 
 
+def refuse(**_):
+    raise PermissionError("read-only")
+
+
 def test_a_folder_that_one_may_not_write_to_is_noticed_before_the_work(workshop, capsys, monkeypatch):
-    monkeypatch.setattr("os.access", lambda *_: False)  # root may write anywhere
+    monkeypatch.setattr("modeling_ideal.writing.places.TemporaryFile", refuse)  # root may write anywhere
     monkeypatch.setattr("modeling_ideal.detection.commands.load_pipeline", lambda _: pytest.fail("looked too late"))
     assert main(REFERENCES) == 2
     assert "--out: expected a folder that one may write to, got '.'" in capsys.readouterr().err

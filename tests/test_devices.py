@@ -12,7 +12,7 @@ from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealR
 from modeling_ideal.calibration import encode_calibrated
 from modeling_ideal.devices import best_device, choose_device
 from modeling_ideal.evaluation.methods import METHODS
-from modeling_ideal.evaluation.methods.normal_matching import ROTATIONS
+from modeling_ideal.evaluation.methods.normal_matching import POSES
 from modeling_ideal.evaluation.pictures.deviations import sample_deviations
 from modeling_ideal.evaluation.protocol.scorer import Scorer
 from modeling_ideal.normal_variation_eraser import symmetric_eigen
@@ -70,7 +70,7 @@ def test_eigenvectors_where_the_device_has_none(device):
     [
         {},
         {"alignment": "euclidean", "residual_anchor": "centroid", "patch_smoothing": 0.7},
-        {"alignment": "weighted", "loss_form": "two_channel", "share_normals": True},
+        {"alignment": "contrast", "loss_form": "two_channel", "share_normals": True},
     ],
 )
 def test_model_and_loss(device, settings):
@@ -147,10 +147,10 @@ class Features:
 def test_every_method_of_an_evaluation(device):
     model = tiny_model().to(device)
 
-    def rotate(indices):
-        return model.extract_features(pictures(ROTATIONS * len(indices)))
+    def turn(indices):
+        return model.extract_features(pictures((POSES - 1) * len(indices))).unflatten(0, (len(indices), POSES - 1))
 
-    scorer = Scorer(Features(model), None, [*METHODS, "ideal"], model, {"ideal": model}, rotate)
+    scorer = Scorer(Features(model), None, [*METHODS, "ideal"], model, {"ideal": model}, turn)
     context = scorer.context([0, 1], [2])
     scores = scorer.patch_scores(context, [1, 3])
     assert {name: part.device.type for name, part in scores.items()} == dict.fromkeys(scores, "cpu")

@@ -9,9 +9,17 @@ from torch import nn
 from transformers import Dinov2Config, PreTrainedConfig
 
 from modeling_ideal import IdealConfig
-from modeling_ideal.fingerprint import NOT_SCORING, backbone_settings, model_fingerprint, scoring_settings, weights
+from modeling_ideal.fingerprint import (
+    NOT_SCORING,
+    backbone_settings,
+    model_fingerprint,
+    scoring_settings,
+    weight_role,
+    weights,
+)
 
 from .conftest import random_images, random_masks, tiny_config, tiny_model
+from .test_backbone import BACKBONES, build
 
 SCORING = {
     "num_neighbors": 10,
@@ -24,6 +32,7 @@ SCORING = {
     "alignment": "euclidean",
     "patch_smoothing": 1.0,
     "share_normals": True,
+    "num_rotations": 4,
     "deviation_encoder": None,
 }
 ELSEWHERE = {
@@ -122,23 +131,58 @@ def test_a_compiled_backbone_is_the_same(model):
     assert any("_orig_mod" in name for name, _ in weights(model.backbone))
 
 
-def test_names_and_order_do_not_count_but_layers_do():
+class Layer(nn.Module):
+    """A layer with weights of these names."""
+
+    def __init__(self, **values):
+        super().__init__()
+        for name, value in values.items():
+            setattr(self, name, nn.Parameter(value))
+
+
+def test_neither_a_new_name_nor_the_order_of_weights_counts_but_their_role_and_layer_do():
     config = tiny_config().backbone_config
-
-    class Layer(nn.Module):
-        def __init__(self, first, second, names):
-            super().__init__()
-            for name, value in zip(names, (first, second), strict=True):
-                setattr(self, name, nn.Parameter(value))
-
-    values = [torch.arange(4.0) + start for start in (0, 10, 20, 30)]
+    one, two, three, four = (torch.arange(4.0) + start for start in (0, 10, 20, 30))
     models = [
-        nn.ModuleList([Layer(*values[:2], ("query", "value")), Layer(*values[2:], ("query", "value"))]),
-        nn.ModuleList([Layer(values[1], values[0], ("v", "q")), Layer(values[3], values[2], ("v", "q"))]),
-        nn.ModuleList([Layer(*values[2:], ("query", "value")), Layer(*values[:2], ("query", "value"))]),
+        nn.ModuleList([Layer(query=one, value=two), Layer(query=three, value=four)]),
+        nn.ModuleList([Layer(v_proj=two, q_proj=one), Layer(v_proj=four, q_proj=three)]),
+        nn.ModuleList([Layer(query=two, value=one), Layer(query=three, value=four)]),
+        nn.ModuleList([Layer(query=three, value=four), Layer(query=one, value=two)]),
     ]
-    first, renamed, swapped = (model_fingerprint({}, config, each) for each in models)
-    assert first == renamed != swapped
+    first, renamed, *swapped = (model_fingerprint({}, config, each) for each in models)
+    assert first == renamed
+    assert len({first, *swapped}) == 3
+
+
+def test_weights_of_one_shape_that_are_swapped_in_a_layer_make_another_model(model):
+    """They change scores: references that were encoded before are refused."""
+    references = model.encode_references(random_images(2), random_images(1, seed=1), random_masks(1))
+    attention = model.backbone.encoder.layer[0].attention
+    with torch.no_grad():
+        query = attention.q_proj.weight.clone()
+        attention.q_proj.weight.copy_(attention.v_proj.weight)
+        attention.v_proj.weight.copy_(query)
+    with pytest.raises(ValueError, match="expected a set encoded by this model"):
+        model(random_images(1, seed=2), references=references)
+
+
+@pytest.mark.parametrize("name", BACKBONES)
+def test_no_two_weights_of_one_shape_have_one_role(name):
+    """Otherwise a swap of the two would not be noticed."""
+    model, _ = build(name)
+    found = [(weight_role(key), tuple(value.shape)) for key, value in weights(model.backbone)]
+    same = {entry for entry in found if found.count(entry) > 1}
+    assert same <= {("layernorm.weight", (16,)), ("layernorm.bias", (16,))}  # pixio has two, one of them unused
+
+
+def test_roles_of_earlier_releases_are_those_of_today():
+    """Names of DINOv2 in transformers 5.10 and 5.22."""
+    for old, new in (
+        ("encoder.layer.3.attention.attention.query.weight", "encoder.layer.3.attention.q_proj.weight"),
+        ("encoder.layer.3.attention.output.dense.bias", "encoder.layer.3.attention.o_proj.bias"),
+        ("encoder.layer.3.norm1.bias", "layers.3.norm1.bias"),
+    ):
+        assert weight_role(old) == weight_role(new) == weight_role(f"_orig_mod.{new}")
 
 
 def test_a_buffer_that_was_learned_counts():
@@ -173,9 +217,12 @@ def test_a_change_that_goes_around_autograd_counts(model):
     for parameter in (model.backbone.encoder.layer[0].mlp.fc1.weight, model.deviation_encoder.vectors.weight):
         parameter.data.view(-1)[3] += 1
         seen.add(model.fingerprint)
-    assert len(seen) == 3
+    trained = model.deviation_encoder.vectors.weight
+    trained.data.copy_(trained.data.flip(0))  # the same values elsewhere
+    seen.add(model.fingerprint)
+    assert len(seen) == 4
 
 
 def test_settings_at_their_defaults_are_left_out():
     assert scoring_settings(IdealConfig()) == {}
-    assert scoring_settings(IdealConfig(alignment="weighted")) == {"alignment": "weighted"}
+    assert scoring_settings(IdealConfig(alignment="contrast")) == {"alignment": "contrast"}

@@ -177,6 +177,7 @@ BAD_INPUT = {
     "two channels": ({"query": np.zeros((5, 6, 2))}, r"query\[0\]: expected an array .* got shape \(5, 6, 2\)"),
     "one dimension": ({"query": [np.zeros(5)]}, r"query\[0\]: expected an array .* got shape \(5,\)"),
     "no pixels": ({"query": [np.zeros((0, 5), np.uint8)]}, r"query\[0\]: expected at least one pixel"),
+    "no real numbers": ({"query": np.full((5, 5), 1j)}, r"query\[0\]: expected an array of .* got complex128"),
     "NaN": ({"query": np.full((5, 5), np.nan)}, r"query\[0\]: expected finite values, got NaN"),
     "normalised already": (
         {"query": np.array([[-2.1, 2.0]])},

@@ -131,7 +131,7 @@ def test_overflow_under_autocast_is_refused(model, episode):
         model(**episode)
 
 
-@pytest.mark.parametrize("alignment", ["cosine", "euclidean", "weighted"])
+@pytest.mark.parametrize("alignment", ["cosine", "euclidean", "contrast"])
 @pytest.mark.parametrize("name", ["normal_features", "deviation_vectors", "abnormal_deviations"])
 def test_damaged_references_are_refused(episode, alignment, name):
     model = tiny_model(alignment=alignment)

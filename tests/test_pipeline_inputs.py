@@ -206,6 +206,7 @@ BAD_REFERENCES = {
         "masks: expected one for each of 1 entries of abnormal_refs, got 2",
     ),
     "two mask files": ({"masks": ["1.png", "2.png"]}, "masks: expected one for each of 1 .*, got 2"),
+    "types of another kind": ({"types": [3]}, r"types: expected names, got \[3\]"),
     "types too many": (
         {"types": ["a", "b"]},
         r"types: expected one for each of 1 abnormal references, got \['a', 'b'\]",

@@ -51,6 +51,18 @@ def test_references_in_tiles_give_a_threshold(pipe, tmp_path):
     assert pipe.set_references(**given, tiling=True, false_alarm=0.2).calibration.false_alarm == 0.2
 
 
+def test_a_threshold_for_tiles_from_few_pictures_comes_with_a_warning(pipe, tmp_path):
+    """Measured false alarms were far from the requested level; a picture of one tile is judged as without tiles."""
+    pictures = [photograph(seed, LARGE) for seed in range(8)]
+    message = r"the threshold for tiles rests on the tiles of 2 good picture\(s\) alone: far more good parts"
+    with pytest.warns(UserWarning, match=message):
+        pipe.set_references(normal=[*pictures[:2], pictures[1]], tiling=True).save(tmp_path / "two.safetensors")
+    with pytest.warns(UserWarning, match=message):
+        pipe(pictures[2], references=tmp_path / "two.safetensors")
+    for many in ({"normal": pictures}, {"normal": [photograph(seed, (30, 40)) for seed in range(2)]}):
+        assert not any("for tiles" in sentence for sentence in pipe.encode_references(**many, tiling=True).warnings)
+
+
 def test_types_ignored_regions_and_top_fraction_in_tiles(pipe):
     marks = [(40, 30, 52, 44), (80, 60, 100, 80)]
     given = {"normal": [photograph(1, LARGE), photograph(5, LARGE)], "abnormal": [photograph(2, LARGE)] * 2}
@@ -71,6 +83,24 @@ def test_types_ignored_regions_and_top_fraction_in_tiles(pipe):
     assert pipe(picture, ignore_mask=ignored)["threshold"] > 0  # from the same part of the references
     with pytest.raises(ValueError, match="expected an image of the references' size"):
         pipe(photograph(3, (70, 40)), ignore_mask=(0, 0, 9, 9))
+
+
+@pytest.mark.parametrize(
+    ("normal", "query", "message"),
+    [
+        ([LARGE, LARGE], LARGE[::-1], "expected an image of the references' size"),  # as many tiles, elsewhere
+        ([LARGE, LARGE[::-1]], LARGE, "expected normal pictures of one size"),
+        ([LARGE, (40, 50)], LARGE, "expected normal pictures of one size"),
+    ],
+)
+def test_what_is_ignored_in_tiles_must_be_at_the_same_place_in_the_references(pipe, tmp_path, normal, query, message):
+    references = pipe.set_references(normal=[photograph(seed, size) for seed, size in enumerate(normal)], tiling=True)
+    references.save(tmp_path / "product.safetensors")
+    for known in (references, tmp_path / "product.safetensors"):
+        with pytest.raises(ValueError, match=message):
+            pipe(photograph(9, query), references=known, ignore_mask=(0, 0, 60, 90))
+        assert pipe(photograph(9, query), references=known, ignore_mask=(0, 0, 60, 90), threshold=0.5)["score"] > 0
+        assert pipe(photograph(9, query), references=known)["threshold"] > 0
 
 
 def test_a_picture_of_one_tile_has_the_same_result_as_without_tiles(pipe):

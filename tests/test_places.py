@@ -11,7 +11,7 @@ from modeling_ideal.training.distillation.options import DistillationOptions
 from modeling_ideal.training.head.options import HeadTrainingOptions
 from modeling_ideal.training.head.report import check_output as check_training
 from modeling_ideal.training.head.report import write_options
-from modeling_ideal.writing.places import OutputFolder, list_name
+from modeling_ideal.writing.places import OutputFolder, check_folder, list_name
 
 
 def test_a_run_that_was_killed_still_knows_its_files(tmp_path):
@@ -28,6 +28,18 @@ def test_a_run_that_was_killed_still_knows_its_files(tmp_path):
     (tmp_path / "out" / "a.txt").write_text("mine")
     with pytest.raises(ValueError, match=r"'a\.txt' was not written by `ideal demo`, or was changed since"):
         OutputFolder(tmp_path / "out", "demo", ["a.txt", "b.txt"])
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="there is no such folder")
+def test_a_folder_where_permissions_tell_nothing_is_tried():
+    """Root has every permission in /proc, and yet nobody can write there."""
+    with pytest.raises(ValueError, match="--out: expected a folder that one may write to, got '/proc'"):
+        check_folder(Path("/proc/found"), "--out")
+
+
+def test_a_folder_is_left_as_it_was(tmp_path):
+    check_folder(tmp_path / "new" / "out", "--out")
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_training_leaves_the_models_of_others_alone(tmp_path):

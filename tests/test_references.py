@@ -1,6 +1,7 @@
 """Encoded references: saved and loaded as safetensors, whole or not at all."""
 
 import json
+import warnings
 from dataclasses import replace
 
 import pytest
@@ -9,6 +10,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from modeling_ideal import IdealReferences
+from modeling_ideal.reference_scores import ReferenceScores
 
 from .conftest import random_images, random_masks, tiny_model
 
@@ -112,3 +114,20 @@ def test_moving_to_a_device_keeps_everything(references):
     meta = references.to("meta")
     assert meta.normal_features[0].device.type == meta.abnormal_deviations[0].device.type == "meta"
     assert meta.abnormal_sources[0].device.type == "meta"
+
+
+def test_what_another_threshold_does_not_support_is_said_once():
+    """A defect of one patch is found by the highest patch, but not by the mean of all."""
+    normal = torch.full((30, 4, 4), 0.3) + torch.linspace(0, 0.02, 30)[:, None, None]
+    abnormal = normal[:1].clone()
+    abnormal[0, 1, 2] = 0.6
+    scores = ReferenceScores(normal, abnormal, None, len(normal))
+    calibration = scores.calibrate(0.01, 0.05)
+    assert calibration.warning is None
+    references = IdealReferences([torch.ones(1, 2)], calibration=calibration, top_fraction=0.01, scores=scores)
+    with pytest.warns(UserWarning, match="1 of 1 scores of abnormal references are below the threshold"):
+        references.calibrated_for(1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        references.calibrated_for(1.0)
+        references.calibrated_for(0.02)

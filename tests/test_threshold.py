@@ -93,6 +93,11 @@ def test_known_defects_below_the_threshold_bring_a_warning_and_nothing_else():
     assert at_the_threshold.warning is None
 
 
+def test_a_threshold_that_nothing_can_reach_brings_a_warning():
+    assert "nothing will be called anomalous" in Calibration.from_scores([0.9, 1.0, 0.8], false_alarm=0.001).warning
+    assert "nothing will" not in Calibration.from_scores([0.3, 0.31], false_alarm=0.1).warning
+
+
 def test_equal_references_do_not_make_every_difference_an_anomaly():
     assert Calibration.from_scores([0.3, 0.3, 0.3]).threshold > 0.305
     assert Calibration.from_scores([0.0, 0.0, 0.0]).threshold > 0.001

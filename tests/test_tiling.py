@@ -22,6 +22,16 @@ def detector(model):
     return TiledDetector(model, IdealImageProcessor(size=TILE, patch_size=PATCH))
 
 
+def test_a_single_picture_is_not_taken_for_its_rows(detector):
+    picture, (spoilt, mask) = texture(50, 60, 0), with_defect(texture(50, 60, 1), 8, 8, 10)
+    references = detector.encode_references(picture, spoilt, mask)
+    assert (references.num_normal, references.num_abnormal) == (1, 1)
+    listed = detector.encode_references((part for part in [picture]), [spoilt], [mask])
+    assert torch.equal(listed.normal_features[0], references.normal_features[0])
+    with pytest.raises(ValueError, match=r"max_patches: expected an integer >= 1, got 2\.5"):
+        TiledDetector(detector.model, detector.processor, max_patches=2.5)
+
+
 def test_a_plain_picture_has_a_plain_map(detector):
     grey = np.full((75, 101, 3), 128, np.uint8)
     references = detector.encode_references([np.full((50, 60, 3), 60, np.uint8)])
@@ -177,7 +187,7 @@ def test_bad_settings_are_refused(model):
     processor = IdealImageProcessor(size=TILE, patch_size=PATCH)
     with pytest.raises(ValueError, match=r"overlap: expected a share of a tile in 0..0.75, got 1"):
         TiledDetector(model, processor, overlap=1)
-    with pytest.raises(ValueError, match="max_patches: expected at least 1, got 0"):
+    with pytest.raises(ValueError, match="max_patches: expected an integer >= 1, got 0"):
         TiledDetector(model, processor, max_patches=0)
     with pytest.raises(ValueError, match=r"size: expected multiples of patch_size 4, got \(30, 30\)"):
         TiledDetector(model, processor, tile_size=30)

@@ -43,6 +43,11 @@ class Catalogue:
             contents=content_hashes(records),
         )
 
+    def rows(self, indices: Sequence[int]) -> "Catalogue":
+        """The catalogue of some of the records."""
+        columns = (self.paths, self.categories, self.anomaly_types, self.splits, self.contents)
+        return Catalogue(*([column[index] for index in indices] for column in columns))
+
     def select(self, category: str, split: str, normal: bool) -> list[int]:
         """The indices of the normal or anomalous records of a category and split, sorted by path."""
         chosen = (

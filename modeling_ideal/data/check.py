@@ -115,7 +115,7 @@ def _one_entry_per_file(scanned: Scan) -> list[Entry]:
 
 def _inspect(root: Path, entry: Entry) -> tuple[_Picture | None, list[Problem]]:
     try:
-        image = open_image(root / entry.file)
+        image = open_image(root / entry.file, one_frame=True)
     except ValueError as error:
         return None, [_unreadable(root, entry.file, error)]
     picture = _Picture(entry, image.size, content_hash(image))

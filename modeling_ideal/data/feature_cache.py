@@ -150,7 +150,7 @@ def encode_records(
         paths=tuple(records["path"]),
         labels=tuple(records["label"]),
         contents=tuple(contents),
-        mask_keys=tuple(_mask_keys(records)),
+        mask_keys=tuple(mask_keys(records)),
     )
     if state.is_main_process:
         remove_abandoned(cache.directory)
@@ -164,7 +164,7 @@ def encode_records(
     return cache
 
 
-def _mask_keys(records: datasets.Dataset) -> list[str | None]:
+def mask_keys(records: datasets.Dataset) -> list[str | None]:
     """Hash the bytes of every record's mask file; None for a record without a mask."""
     keys: list[str | None] = []
     for row in records.select_columns(["mask"]).cast_column("mask", datasets.Image(decode=False)):

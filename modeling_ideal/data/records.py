@@ -79,7 +79,7 @@ class RecordsBuilder(datasets.GeneratorBasedBuilder):
                 image: dict[str, Any] = {"path": str(file), "bytes": None}
             else:
                 if opened is None or opened[0] != entry.file:  # the tiles of a strip are consecutive entries
-                    opened = (entry.file, open_image(file))
+                    opened = (entry.file, open_image(file, one_frame=True))
                 image = {"path": None, "bytes": png_bytes(opened[1].crop(entry.box))}
             yield (
                 entry.path,

@@ -45,7 +45,7 @@ SWEEPS: dict[str, dict[str, Change]] = {
     },
     "loss form": _values("loss_form", "single_map", "two_channel"),
     "residual anchor": _values("residual_anchor", "nearest", "centroid"),
-    "alignment": _values("alignment", "cosine", "euclidean", "weighted"),
+    "alignment": _values("alignment", "cosine", "euclidean", "contrast"),
     "shared normals": _values("share_normals", False, True),
     "patch smoothing": _values("patch_smoothing", 0.0, 0.5, 0.7, 1.0),
     "top fraction": _values("top_fraction", 0.001, 0.003, 0.01, 0.03),

@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable, Collection
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from .files import write_atomically
 
@@ -38,8 +39,12 @@ def check_folder(path: Path, name: str) -> None:
 
 
 def _check_writable(folder: Path, name: str) -> None:
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise ValueError(f"{name}: expected a folder that one may write to, got {str(folder)!r}")
+    """Try it with a file that has no name: permissions alone do not tell, and root has them all."""
+    try:
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(f"{name}: expected a folder that one may write to, got {str(folder)!r}") from error
 
 
 class OutputFolder:

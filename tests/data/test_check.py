@@ -57,6 +57,15 @@ def test_a_missing_mask(tmp_path):
     assert kinds(check(tmp_path)) == {"missing mask": ["bottle/test/Broken/000.png is anomalous but has no mask"]}
 
 
+def test_a_picture_of_several_frames(tmp_path):
+    mvtec(tmp_path)
+    path = tmp_path / "bottle/test/good/000.png"
+    frame = Image.open(path)
+    frame.save(path, save_all=True, append_images=[frame.rotate(180)])
+    message = "bottle/test/good/000.png: expected an image of one frame, got a PNG file of several"
+    assert kinds(check(tmp_path)) == {"unreadable file": [message]}
+
+
 def test_an_empty_mask(tmp_path):
     mvtec(tmp_path)
     mask(tmp_path / "bottle/ground_truth/broken/000_mask.png", {})

@@ -8,7 +8,6 @@ from sklearn.decomposition import PCA
 from modeling_ideal.evaluation.methods import METHODS, ON_REQUEST, method
 from modeling_ideal.evaluation.methods.context import Context, Query
 from modeling_ideal.evaluation.methods.coreset import CORESET_SHARE, select_coreset
-from modeling_ideal.evaluation.methods.normal_matching import rotated_copies
 
 from .. import plain
 
@@ -22,14 +21,14 @@ def features():
     def draw(*shape):
         return torch.randn(*shape, *GRID, 8, generator=generator) + 0.5
 
-    return {"query": draw()[None][0], "normal": draw(2), "abnormal": draw(1), "rotated": draw(4)}
+    return {"query": draw()[None][0], "normal": draw(2), "abnormal": draw(1), "turned": draw(2, 3)}
 
 
 @pytest.fixture
 def context(features):
     marked = torch.zeros(1, *GRID, dtype=torch.bool)
     marked[0, 1:3, 1:3] = True
-    return Context(features["normal"], features["abnormal"], marked, lambda: features["rotated"])
+    return Context(features["normal"], features["abnormal"], marked, lambda: features["turned"])
 
 
 def plain_parts(features, marked, normals):
@@ -40,7 +39,7 @@ def plain_parts(features, marked, normals):
         "query": features["query"].double().numpy().reshape(-1, 8),
         "normals": normals,
         "anomalous": anomalous,
-        "rotated": features["rotated"].double().numpy().reshape(-1, 8),
+        "poses": np.concatenate([features[name].double().numpy().reshape(-1, 8) for name in ("normal", "turned")]),
         "residual": np.array([pair[0] for pair in pairs]),
         "denoised": np.array([pair[1] for pair in pairs]),
     }
@@ -69,7 +68,7 @@ def expected(name, patch, parts):
     return {
         "abnormal_matching": lambda: 1 - nearest(patch, parts["anomalous"]),
         "normal_matching": lambda: normal,
-        "rotated_normal_matching": lambda: nearest(patch, parts["rotated"]),
+        "rotated_normal_matching": lambda: nearest(patch, parts["poses"]),
         "both_matching": lambda: (normal + 1 - nearest(patch, parts["anomalous"])) / 2,
         "residual_matching": lambda: (normal + 1 - nearest(residual, parts["residual"])) / 2,
         "nve_matching": lambda: (normal + 1 - nearest(denoised, parts["denoised"])) / 2,
@@ -111,7 +110,7 @@ def test_references_that_are_missing_are_named(features):
     patches = features["query"].flatten(0, 1)
     with pytest.raises(ValueError, match="expected abnormal references for this method, got none"):
         METHODS["abnormal_matching"](Query(patches, Context(features["normal"], None, None)))
-    with pytest.raises(ValueError, match="expected features of rotated normal references"):
+    with pytest.raises(ValueError, match="expected features of normal references in other poses"):
         METHODS["rotated_normal_matching"](Query(patches, Context(features["normal"], None, None)))
 
 
@@ -149,14 +148,3 @@ def test_what_belongs_to_the_references_is_computed_once(features, context):
 
     assert [context.once(count), context.once(count), context.shared.once(count)] == [1, 1, 2]
     assert calls == [context, context.shared]
-
-
-def test_rotated_copies_turn_by_an_eighth_and_have_no_black_corners(picture):
-    copies = rotated_copies(picture)
-    assert len(copies) == 8
-    assert {copy.size for copy in copies} == {picture.size}
-    np.testing.assert_array_equal(copies[0], picture)
-    square = picture.crop((0, 0, 30, 30))
-    turned = np.asarray(rotated_copies(square)[2], float)
-    assert np.abs(turned - np.rot90(square, 1)).mean() < 6  # a quarter; the centre is between pixels
-    assert min(np.asarray(copy).max(-1).min() for copy in copies) >= np.asarray(picture).max(-1).min() - 40

@@ -1,12 +1,14 @@
 """A training run: it learns, repeats itself, leaves a model that loads, and refuses to be mixed with another."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from PIL import Image, ImageOps
 from safetensors.torch import load_file
 from transformers import AutoImageProcessor, AutoModel, pipeline
 
@@ -113,6 +115,18 @@ def test_a_finished_run_is_not_repeated(undisturbed, monkeypatch):
     finished, record = undisturbed
     monkeypatch.setattr(run, "load_start", None)
     assert train_head(replace(finished, keep_checkpoints=5)) == record
+
+
+@pytest.mark.parametrize("changed", ["nut/train/good/000.png", "bolt/ground_truth/scratch/000_mask.png"])
+def test_a_finished_run_is_refused_if_its_data_have_changed(options, source, changed, tmp_path):
+    """In training and in validation: the record is of the old pictures and masks."""
+    parts = shutil.copytree(source, tmp_path / "parts")
+    chosen = options(source=str(parts), held_out=["bolt"], epochs=1, episodes_per_epoch=2)
+    record = train_head(chosen)
+    assert train_head(chosen) == record
+    ImageOps.flip(Image.open(parts / changed)).save(parts / changed)
+    with pytest.raises(ValueError, match=r"the pictures, masks or splits of .* have changed since this run"):
+        train_head(chosen)
 
 
 def test_other_options_in_the_same_folder_are_refused(undisturbed):

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
+import torch
 from torch import Tensor
 
 from ...anomalous_patches import AnomalousPatches, Erase, select_anomalous_patches
 from ...normal_variation_eraser import Deviations, erase_normal_variation, unit
+from ...turned_copies import least_like
 
 NO_ERASER = 0.0  # erase strength that leaves the residual as it is
 
@@ -23,7 +25,7 @@ class Context:
         normal: (L1, h, w, C) or None.
         abnormal: (L2, h, w, C) or None.
         marked: (L2, h, w) bool, the anomalous patches; None to have them estimated.
-        rotate: encodes rotated copies of the normal references when a method asks for them: (L1 * turns, h, w, C).
+        turn: encodes the normal references in other poses when a method asks for them: (L1, poses - 1, h, w, C).
         eraser: number of neighbours, number of components, erase strength and residual anchor of the NVE.
         share_normals: whether unmarked patches of abnormal references count as normal ones, as in `IdealConfig`.
     """
@@ -31,7 +33,7 @@ class Context:
     normal: Tensor | None
     abnormal: Tensor | None
     marked: Tensor | None
-    rotate: Callable[[], Tensor] | None = None
+    turn: Callable[[], Tensor] | None = None
     eraser: tuple[int, int, float, str] = (12, 4, 0.8, "nearest")
     share_normals: bool = False
     _computed: dict[Callable, Any] = field(default_factory=dict, init=False, repr=False)
@@ -57,6 +59,14 @@ class Context:
             erase_strength=own_strength if strength is None else strength,
             residual_anchor=anchor,
         )
+
+    @cached_property
+    def turned(self) -> Tensor | None:
+        """(L1, N, C) patches of the normal references in other poses, as `IdealModel` keeps them; None without."""
+        if self.normal is None or self.turn is None:
+            return None
+        pairs = zip(self.turn().flatten(1, 3), self.normal.flatten(1, 2), strict=True)
+        return torch.stack([least_like(copies, own) for copies, own in pairs])
 
     @cached_property
     def normals(self) -> Tensor:

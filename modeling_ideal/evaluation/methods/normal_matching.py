@@ -1,7 +1,6 @@
 """Normal matching: how far a patch is from the nearest normal one (AnomalyDINO)."""
 
-import numpy as np
-from PIL import Image
+import torch
 from torch import Tensor
 
 from ...normal_variation_eraser import nearest_cosine, unit
@@ -9,7 +8,7 @@ from ...scoring import cosine_distance
 from .context import Context, Query
 from .registry import method
 
-ROTATIONS = 8
+POSES = 8  # of a normal reference, turned by equal angles
 
 
 @method()
@@ -31,17 +30,7 @@ def rotated_normal_matching(query: Query) -> Tensor:
 
 
 def rotated_directions(context: Context) -> Tensor:
-    """Patches of the rotated normal references at length 1: (any, C)."""
-    if context.rotate is None:
-        raise ValueError("expected features of rotated normal references for this method, got none")
-    return unit(context.rotate().flatten(0, 2))
-
-
-def rotated_copies(image: Image.Image) -> list[Image.Image]:
-    """A picture turned by each eighth of a circle, its corners filled by reflection."""
-    array = np.asarray(image.convert("RGB"))
-    height, width = array.shape[:2]
-    left, top = width // 2, height // 2
-    padded = Image.fromarray(np.pad(array, ((top, top), (left, left), (0, 0)), mode="reflect"))
-    turned = [padded.rotate(360 / ROTATIONS * turn, Image.Resampling.BICUBIC) for turn in range(ROTATIONS)]
-    return [picture.crop((left, top, left + width, top + height)) for picture in turned]
+    """Patches of the normal references in all poses at length 1: (any, C)."""
+    if context.turn is None:
+        raise ValueError("expected features of normal references in other poses for this method, got none")
+    return torch.cat([context.directions, unit(context.turn().flatten(0, 3))])

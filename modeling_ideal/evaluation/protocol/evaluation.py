@@ -27,10 +27,11 @@ from ...data.setups import SETTINGS, Setup
 from ...image_processing_ideal import IdealImageProcessor
 from ...modeling_ideal import IdealModel
 from ...training.encoder import BackboneEncoder
+from ...turned_copies import turned_copies
 from ...version import __version__
 from ...writing.files import write_json
 from ..methods import METHODS
-from ..methods.normal_matching import rotated_copies
+from ..methods.normal_matching import POSES
 from ..pictures.category_pictures import draw_pictures
 from ..report.document import write_document
 from ..results_file import IDEAL
@@ -38,6 +39,8 @@ from .identity import measurement_key
 from .measurement import Measurement, measure, read_measurement
 from .scorer import Scorer
 from .summary import difficulties, summaries
+
+TURNED_KEPT = 256  # pictures in other poses: 5.5 MB each for a ViT-S at 448 px
 
 
 @dataclass
@@ -78,6 +81,7 @@ class Evaluation:
     command: str = ""
     pictures: bool = False
     encoder: BackboneEncoder = field(init=False)
+    _turned: dict[int, Tensor] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.methods = list(dict.fromkeys(self.methods))  # one named twice would be scored twice
@@ -98,11 +102,17 @@ class Evaluation:
         if unknown := sorted(set(self.settings) - set(SETTINGS)):
             raise ValueError(f"settings: expected some of {list(SETTINGS)}, got {unknown}")
         self.encoder = BackboneEncoder(self.model, self.processor)
+        self._check_models()
+
+    def _check_models(self) -> None:
         for name, other in self.others.items():
             if name in (IDEAL, *METHODS):
                 raise ValueError(f"expected a new name for another model, got {name!r}, which is a method already")
             if BackboneEncoder(other, self.processor).fingerprint != self.encoder.fingerprint:
                 raise ValueError(f"{name}: expected a model on the backbone and stage of the first, got another")
+        for name, head in self._heads.items():
+            if head.config.num_rotations not in (1, POSES):
+                raise ValueError(f"{name}: expected num_rotations 1 or {POSES}, got {head.config.num_rotations}")
 
     @property
     def _heads(self) -> dict[str, IdealModel]:
@@ -122,8 +132,8 @@ class Evaluation:
         for references in sets:
             inference_episodes(catalogue, references)  # raises if it has no queries, before the work begins
         cache = encode_records(records, self.encoder, self.cache)
-        rotate = partial(self._rotated_features, records.select_columns(["image"]))
-        scorer = Scorer(cache, catalogue, self.methods, self.model, self._heads, rotate, self.smoothing, self.settings)
+        turn = partial(self._turned_features, records.select_columns(["image"]))
+        scorer = Scorer(cache, catalogue, self.methods, self.model, self._heads, turn, self.smoothing, self.settings)
         (self.out / "measurements").mkdir(parents=True, exist_ok=True)
         share = sets[state.process_index :: state.num_processes]
         for references in tqdm(share, desc="Evaluating", unit="set", disable=not state.is_local_main_process):
@@ -164,10 +174,16 @@ class Evaluation:
             )
         return wanted
 
-    def _rotated_features(self, images: datasets.Dataset, indices: Sequence[int]) -> Tensor:
-        """(L1 * turns, h, w, C) of the rotated copies of L1 records."""
-        copies = [copy for index in indices for copy in rotated_copies(images[index]["image"])]
-        return torch.cat([self.encoder([copy]) for copy in copies])
+    def _turned_features(self, images: datasets.Dataset, indices: Sequence[int]) -> Tensor:
+        """(L1, poses - 1, h, w, C) of L1 records in other poses; those of the last pictures are kept."""
+        for index in indices:
+            if index not in self._turned:
+                if len(self._turned) >= TURNED_KEPT:
+                    self._turned.pop(next(iter(self._turned)))
+                [pixels] = self.processor(query=[images[index]["image"]])["query"]
+                copies = turned_copies(pixels[None], POSES)[0]
+                self._turned[index] = self.model.extract_features(copies, at_once=1).half().cpu()
+        return torch.stack([self._turned[index] for index in indices]).float().to(self.model.device)
 
     def _measurement_file(self, scorer: Scorer, references: ReferenceSet, method: str) -> Path:
         """One for each reference set and method, so that a method added later leaves those of the others alone."""

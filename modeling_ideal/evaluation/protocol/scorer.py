@@ -17,8 +17,8 @@ from ...scoring import image_scores, smooth_patches, upsample
 from ..methods import METHODS
 from ..methods.context import Context, Query
 
-Rotate = Callable[[Sequence[int]], Tensor]
-"""Indices of L1 records to the features (L1 * turns, h, w, C) of their rotated copies."""
+Turn = Callable[[Sequence[int]], Tensor]
+"""Indices of L1 records to the features (L1, poses - 1, h, w, C) of their turned copies."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Scorer:
         methods: keys of `METHODS`, or of `heads`.
         model: gives methods without a head the settings of the eraser and of the score.
         heads: trained models as methods, by name; all on the backbone that filled the cache.
-        rotate: encodes rotated references, for the methods that match them.
+        turn: encodes references in other poses, for the methods that match them.
         smoothing: standard deviation in pixels of the Gaussian over anomaly maps before pixel metrics; 0 for none.
         settings: `"general"`, `"hard"`; a setting that a category does not allow is left out there.
     """
@@ -41,7 +41,7 @@ class Scorer:
     methods: Sequence[str]
     model: IdealModel
     heads: Mapping[str, IdealModel] = field(default_factory=dict)
-    rotate: Rotate | None = None
+    turn: Turn | None = None
     smoothing: float = 4.0
     settings: Sequence[str] = SETTINGS
 
@@ -53,7 +53,7 @@ class Scorer:
             normal=self.features(normal) if normal else None,
             abnormal=self.features(abnormal) if abnormal else None,
             marked=cache.patch_masks(abnormal).to(self.model.device) if masked else None,
-            rotate=partial(self.rotate, normal) if self.rotate is not None and normal else None,
+            turn=partial(self.turn, normal) if self.turn is not None and normal else None,
             eraser=self.model.config.eraser,
         )
 
@@ -91,12 +91,14 @@ class Scorer:
 
 def encode_context(model: IdealModel, context: Context) -> IdealReferences:
     """The references as a model keeps them."""
-    features = (context.normal, context.abnormal, context.marked)
+    turned = context.turned if model.config.num_rotations > 1 else None
+    features = (context.normal, context.abnormal, context.marked, turned)
     return model.encode_features(*(None if part is None else part[None] for part in features))
 
 
 def _head_scores(head: IdealModel, references: IdealReferences, features: Tensor, query: Query) -> Tensor:
     """(h, w) of features (1, h, w, C), with the deviations that all methods share where the head has the same."""
     own = query.shared if head.config.share_normals else query
-    known = [own.deviations] if head.config.eraser == query.context.eraser else None
+    same = head.config.eraser == query.context.eraser and head.config.num_rotations == 1
+    known = [own.deviations] if same else None
     return head.score_features(features, references, (1, 1), deviations=known).patch_scores[0]

@@ -76,5 +76,6 @@ def join_references(sets: Sequence[IdealReferences]) -> IdealReferences:
     return IdealReferences(
         normal_features=[features for part in sets for features in part.normal_features],
         deviation_vectors=torch.cat([part.deviation_vectors for part in sets if part.deviation_vectors is not None]),
+        abnormal_features=[features for part in sets for features in part.abnormal_features],
         abnormal_deviations=[deviations for part in sets for deviations in part.abnormal_deviations],
     )

@@ -20,7 +20,7 @@ from ...writing.places import check_folder
 from ..options import check_same_run
 from .checkpoints import Progress
 from .options import WITHOUT_EFFECT, HeadTrainingOptions
-from .source import Source
+from .source import Source, current_digests
 
 OPTIONS = "arguments.json"
 RECORD = "training.json"
@@ -51,9 +51,18 @@ def write_options(options: HeadTrainingOptions) -> None:
 
 
 def finished_record(options: HeadTrainingOptions) -> dict[str, Any] | None:
-    """The record of a run that is already finished."""
+    """The record of a run that is already finished, of the same data; ValueError if the data have changed since."""
     file = options.output / RECORD
-    return _read_json(file) if file.exists() else None
+    if not file.exists():
+        return None
+    record = _read_json(file)
+    digest, held_out = current_digests(options)
+    if (record["source"]["digest"], record["source"].get("held_out", held_out)) != (digest, held_out):
+        raise ValueError(
+            f"{file}: the pictures, masks or splits of {options.source!r} have changed since this run; "
+            "choose another --output_dir"
+        )
+    return record
 
 
 def make_record(
@@ -61,6 +70,7 @@ def make_record(
     progress: Progress,
     model: IdealModel,
     source: Source,
+    held_out: Source | None,
     processes: int,
     notes: list[str],
 ) -> dict[str, Any]:
@@ -81,6 +91,7 @@ def make_record(
         "processes": processes,
         "source": {
             "digest": source.digest,
+            "held_out": None if held_out is None else held_out.digest,
             "categories": source.categories,
             "normal": len(source.catalogue) - len(source.anomalous),
             "anomalous": len(source.anomalous),

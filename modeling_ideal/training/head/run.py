@@ -51,7 +51,7 @@ def train_head(options: HeadTrainingOptions) -> dict[str, Any]:
         accelerator.num_processes,
     )
     progress = training.run(batches)
-    record = make_record(options, progress, model.eval(), source, accelerator.num_processes, notes)
+    record = make_record(options, progress, model.eval(), source, held_out_source, accelerator.num_processes, notes)
     if accelerator.is_main_process:
         write_run(options, record, model, processor)
     accelerator.end_training()

@@ -5,11 +5,12 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+import datasets
 from accelerate import PartialState
 
 from ...data.catalogue import Catalogue
 from ...data.episodes import TrainingEpisodes
-from ...data.feature_cache import FeatureCache, encode_records
+from ...data.feature_cache import FeatureCache, encode_records, mask_keys
 from ...data.folder import NORMAL
 from ...data.records import load_records
 from ..encoder import BackboneEncoder
@@ -29,10 +30,7 @@ class Source:
     @property
     def digest(self) -> str:
         """A hash that changes with any picture, mask, label or split."""
-        catalogue, cache = self.catalogue, self.cache
-        columns = [catalogue.paths, catalogue.anomaly_types, catalogue.splits, catalogue.contents, cache.mask_keys]
-        text = json.dumps([list(column) for column in columns])
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+        return _digest(self.catalogue, self.cache.mask_keys)
 
     @property
     def categories(self) -> list[str]:
@@ -56,20 +54,9 @@ class Source:
         def rows(column: Sequence) -> tuple:
             return tuple(column[index] for index in kept)
 
-        catalogue, cache = self.catalogue, self.cache
+        cache = self.cache
         return Source(
-            Catalogue(
-                *map(
-                    rows,
-                    (
-                        catalogue.paths,
-                        catalogue.categories,
-                        catalogue.anomaly_types,
-                        catalogue.splits,
-                        catalogue.contents,
-                    ),
-                )
-            ),
+            self.catalogue.rows(kept),
             FeatureCache(cache.directory, *map(rows, (cache.paths, cache.labels, cache.contents, cache.mask_keys))),
         )
 
@@ -82,6 +69,33 @@ class Source:
 
 def load_source(options: HeadTrainingOptions, encoder: BackboneEncoder) -> tuple[Source, Source | None]:
     """The sources to train on and to validate on, encoded if the cache lacks them; processes share the work."""
+    records, training = _used_records(options)
+    everything = Source(
+        cache=encode_records(records, encoder, options.feature_cache), catalogue=Catalogue.from_records(records)
+    )
+    check_masks(everything)
+    held_out = everything.only(options.held_out) if options.held_out else None
+    if held_out is not None and held_out.without_mask:
+        raise ValueError(
+            "held_out: expected a mask for every anomalous picture, for the pixel metrics; "
+            f"got none for {held_out.names(held_out.without_mask)}"
+        )
+    return everything.only(training), held_out
+
+
+def current_digests(options: HeadTrainingOptions) -> tuple[str, str | None]:
+    """The digests of the sources to train on and to validate on as they are now, without encoding a picture."""
+    records, training = _used_records(options)
+    catalogue, masks = Catalogue.from_records(records), mask_keys(records)
+    digests = []
+    for categories in (training, {*options.held_out}):
+        kept = [index for index, name in enumerate(catalogue.categories) if name in categories]
+        digests.append(_digest(catalogue.rows(kept), [masks[index] for index in kept]) if kept else None)
+    return str(digests[0]), digests[1]
+
+
+def _used_records(options: HeadTrainingOptions) -> tuple[datasets.Dataset, set[str]]:
+    """The records of all categories in use, and the categories to train on."""
     with PartialState().main_process_first():
         records = load_records(options.source, options.layout, allow_missing_masks=True)
     known = list(records["category"])
@@ -94,17 +108,13 @@ def load_source(options: HeadTrainingOptions, encoder: BackboneEncoder) -> tuple
     if options.categories:
         used = training | {*options.held_out}
         records = records.select([index for index, name in enumerate(known) if name in used])
-    everything = Source(
-        cache=encode_records(records, encoder, options.feature_cache), catalogue=Catalogue.from_records(records)
-    )
-    check_masks(everything)
-    held_out = everything.only(options.held_out) if options.held_out else None
-    if held_out is not None and held_out.without_mask:
-        raise ValueError(
-            "held_out: expected a mask for every anomalous picture, for the pixel metrics; "
-            f"got none for {held_out.names(held_out.without_mask)}"
-        )
-    return everything.only(training), held_out
+    return records, training
+
+
+def _digest(catalogue: Catalogue, masks: Sequence[str | None]) -> str:
+    columns = [catalogue.paths, catalogue.anomaly_types, catalogue.splits, catalogue.contents, masks]
+    text = json.dumps([list(column) for column in columns])
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def check_masks(source: Source) -> None:
