@@ -67,6 +67,10 @@ class ReferenceScores:
         abnormal = list(self._abnormal_scores(top_fraction, counted))
         return Calibration.from_scores(normal, abnormal, false_alarm, count, prior)
 
+    def typical_scores(self) -> list[float]:
+        """The median score of all normal patches of each picture, which a small defect does not move."""
+        return [torch.cat(tiles).median().item() for tiles in self._normal_patches(None) if tiles]
+
     @property
     def tiled(self) -> bool:
         """Whether pictures are in tiles."""

@@ -60,14 +60,32 @@ def test_a_command_names_the_extra_that_it_lacks(monkeypatch, capsys, command, m
 
     monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
-    assert main(command) == 2
+    assert main(command) == 3
     assert capsys.readouterr().err == f"ideal: sushi is not installed: pip install 'modeling-ideal[{extra}]'\n"
 
 
-def test_a_module_of_ours_that_is_missing_is_a_bug_and_not_hidden(monkeypatch):
+def test_a_fault_of_the_program_is_one_line_too_and_debug_shows_where(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "modeling_ideal.training.train", None)
+    command = ["train", "--source", "s", "--output_dir", "o", "--model", "m"]
+    assert main(command) == 3
+    error = capsys.readouterr().err
+    assert error.startswith("ideal: a fault of this program, ModuleNotFoundError: import of modeling_ideal.training")
+    assert error.count("\n") == 1
     with pytest.raises(ModuleNotFoundError, match="modeling_ideal"):
-        main(["train", "--source", "s", "--output_dir", "o", "--model", "m"])
+        main([*command, "--debug"])
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["detect"], ["nonsense"], ["data", "check"], ["detect", "a", "--threshold", "x"]]
+)
+def test_wrong_use_of_any_command_has_one_exit_code(words, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 3
+    said = capsys.readouterr()
+    assert "usage: ideal" in said.err
+    assert ": error: " in said.err
+    assert said.out == ""
 
 
 def test_the_embedded_model_has_a_name():
@@ -82,7 +100,7 @@ def test_the_embedded_model_has_a_name():
 
 def test_errors_are_one_line_and_debug_shows_where_they_came_from(capsys):
     command = ["tables", "nowhere.json"]
-    assert main(command) == 2
+    assert main(command) == 3
     assert capsys.readouterr().err.count("\n") == 1
     for words in (["--debug", *command], [*command, "--debug"]):
         with pytest.raises(FileNotFoundError):
@@ -92,4 +110,4 @@ def test_errors_are_one_line_and_debug_shows_where_they_came_from(capsys):
 def test_every_command_that_computes_has_a_device():
     actions = cli.build_parser()._subparsers._group_actions[0].choices
     devices = {name for name, command in actions.items() if "--device" in command._option_string_actions}
-    assert devices == {"demo", "references", "detect", "explain", "train", "evaluate", "cost"}
+    assert devices == {"demo", "references", "detect", "watch", "explain", "train", "evaluate", "cost"}

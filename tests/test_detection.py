@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -60,10 +61,11 @@ def test_from_folders_to_table_json_and_overlays(workshop, model_folder, capsys)
 
     (workshop / "parts" / "cut.png").write_bytes(b"half a picture")
     arguments = ["detect", "--references", "nut.safetensors", "parts", "good/0.png", "absent.png", "--out", "found"]
-    assert main(arguments) == 1
+    assert main(arguments) == 2
     table = capsys.readouterr().out.splitlines()
     assert table[0].split() == ["image", "label", "type", "score", "confidence"]
-    assert table[1 + 6 :] == [f"warning: {warning}" for warning in references.warnings]
+    assert table[1 + 6 : -1] == [f"warning: {warning}" for warning in references.warnings]
+    assert re.fullmatch(r"6 pictures: .*, 2 not judged; [\d.]+ pictures a second. Open found/report.html", table[-1])
     assert references.warnings
     assert all(f"warning: {warning}\n" in printed for warning in references.warnings)
     report = json.loads((workshop / "found" / "results.json").read_text())
@@ -73,7 +75,7 @@ def test_from_folders_to_table_json_and_overlays(workshop, model_folder, capsys)
     entries = {entry["image"]: entry for entry in report["images"]}
     assert list(entries) == ["parts/cut.png", *(f"parts/tray/{i}.png" for i in range(3)), "good/0.png", "absent.png"]
     for name in ("parts/cut.png", "absent.png"):
-        assert f"{name}: expected a readable image, got " in entries.pop(name)["error"]
+        assert entries.pop(name)["error"].startswith(f"{name}: expected a readable image, got ")
         assert any(line.startswith(name) and "expected a readable image" in line for line in table)
 
     for name, entry in entries.items():
@@ -108,7 +110,7 @@ def test_tiled_references_tile_what_is_judged(workshop, capsys):
 
 def test_all_read_is_success_and_the_threshold_can_be_given(workshop, model_folder, capsys):
     assert main(["references", "--normal", "good", "--out", "nut.safetensors", "--model", str(model_folder)]) == 0
-    assert main(["detect", "--references", "nut.safetensors", "good/*.png", "--out", "found", "--threshold", "0"]) == 0
+    assert main(["detect", "--references", "nut.safetensors", "good/*.png", "--out", "found", "--threshold", "0"]) == 1
     report = json.loads((workshop / "found" / "results.json").read_text())
     assert [(entry["label"], entry["threshold"]) for entry in report["images"]] == [("anomalous", 0.0)] * 3
     assert "type" not in capsys.readouterr().out
@@ -166,7 +168,7 @@ def test_all_read_is_success_and_the_threshold_can_be_given(workshop, model_fold
 def test_bad_arguments_are_refused_in_one_line_and_nothing_is_written(workshop, capsys, arguments, message):
     (workshop / "empty").mkdir()
     before = set(workshop.rglob("*"))
-    assert main(arguments) == 2
+    assert main(arguments) == 3
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -179,10 +181,10 @@ def refuse(**_):
 
 def test_a_folder_that_one_may_not_write_to_is_noticed_before_the_work(workshop, capsys, monkeypatch):
     monkeypatch.setattr("modeling_ideal.writing.places.TemporaryFile", refuse)  # root may write anywhere
-    monkeypatch.setattr("modeling_ideal.detection.commands.load_pipeline", lambda _: pytest.fail("looked too late"))
-    assert main(REFERENCES) == 2
+    monkeypatch.setattr("modeling_ideal.detection.detect.load_pipeline", lambda _: pytest.fail("looked too late"))
+    assert main(REFERENCES) == 3
     assert "--out: expected a folder that one may write to, got '.'" in capsys.readouterr().err
-    assert main(["detect", "--references", "good/0.png", "good", "--out", "far/below"]) == 2
+    assert main(["detect", "--references", "good/0.png", "good", "--out", "far/below"]) == 3
     assert "--out: expected a folder that one may write to, got '.'" in capsys.readouterr().err
 
 
@@ -190,7 +192,7 @@ def test_a_model_file_that_is_damaged_is_named_in_one_line(workshop, model_folde
     shutil.copytree(model_folder, "model")
     content = Path("model/model.safetensors").read_bytes()
     Path("model/model.safetensors").write_bytes(content[: len(content) // 2])
-    assert main([*REFERENCES, "--model", "model"]) == 2
+    assert main([*REFERENCES, "--model", "model"]) == 3
     assert capsys.readouterr().err.splitlines()[-1].startswith("ideal: ")
     with pytest.raises(Exception, match=r"(?i)safetensors|header|incomplete"):
         main([*REFERENCES, "--model", "model", "--debug"])
@@ -214,7 +216,7 @@ def test_a_second_run_replaces_the_first_and_touches_nothing_else(workshop, caps
 
     save(workshop / "parts" / "tray" / "9.png", photograph(40))
     (workshop / "parts" / "tray" / "0.png").write_bytes(b"half a picture")
-    assert main([*DETECT, "parts"]) == 1
+    assert main([*DETECT, "parts"]) == 2
     report = json.loads((found / "results.json").read_text())
     assert [entry.get("overlay") for entry in report["images"]] == [None, *(f"overlays/{name}.png" for name in "129")]
     assert {file.name for file in (found / "overlays").iterdir()} == {"1.png", "2.png", "9.png"}
@@ -222,10 +224,10 @@ def test_a_second_run_replaces_the_first_and_touches_nothing_else(workshop, caps
 
     before = written(found)
     capsys.readouterr()
-    assert main([*DETECT, "good/0.png"]) == 2
+    assert main([*DETECT, "good/0.png"]) == 3
     assert "'overlays/1.png' belongs to another result and would be mixed with this" in capsys.readouterr().err
     (found / "overlays" / "1.png").write_bytes(b"retouched")
-    assert main([*DETECT, "parts"]) == 2
+    assert main([*DETECT, "parts"]) == 3
     assert "'overlays/1.png' was not written by `ideal detect`, or was changed since" in capsys.readouterr().err
     assert written(found) == {**before, "overlays/1.png": b"retouched"}
 
@@ -240,13 +242,13 @@ def test_what_is_done_before_an_interruption_is_kept(workshop, monkeypatch, caps
             raise KeyboardInterrupt
         return encode(picture)
 
-    monkeypatch.setattr("modeling_ideal.detection.commands.png_bytes", interrupted)
+    monkeypatch.setattr("modeling_ideal.detection.results.png_bytes", interrupted)
     assert main([*DETECT, "parts"]) == 130
     assert capsys.readouterr().err.endswith("ideal: interrupted\n")
     report = json.loads((workshop / "parts" / "found" / "results.json").read_text())
     assert report["complete"] is False
     assert [entry["overlay"] for entry in report["images"]] == ["overlays/0.png", "overlays/1.png"]
-    monkeypatch.setattr("modeling_ideal.detection.commands.png_bytes", encode)
+    monkeypatch.setattr("modeling_ideal.detection.results.png_bytes", encode)
     assert main([*DETECT, "parts"]) == 0
 
 

@@ -75,9 +75,9 @@ def test_an_evaluation_leaves_the_results_of_others_alone(tmp_path):
 def test_tables_and_exports_replace_their_own_kind_alone(tmp_path, capsys):
     mine = tmp_path / "README.md"
     mine.write_text("# Mine\n")
-    assert main(["tables", "docs/results/mpdd_tiny/results.json", "--out", str(mine)]) == 2
+    assert main(["tables", "docs/results/mpdd_tiny/results.json", "--out", str(mine)]) == 3
     assert "expected a new file or tables made before to replace" in capsys.readouterr().err
-    assert main(["export", "--model", "ideal-tiny", "--out", str(mine)]) == 2
+    assert main(["export", "--model", "ideal-tiny", "--out", str(mine)]) == 3
     assert "expected a new file or an ONNX file to replace" in capsys.readouterr().err
     assert mine.read_text() == "# Mine\n"
     results = Path(__file__).parents[1] / "docs/results/mpdd_tiny/results.json"

@@ -7,14 +7,14 @@ import argparse
 import io
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import register
 from ..version import __version__
-from . import data, demo, detect, evaluate, explain, hub, train
+from . import data, demo, detect, evaluate, explain, hub, train, watch
+from .arguments import INTERRUPTED, NOBODY_LISTENS, WRONG_USE, stop_talking
 
-GROUPS = (demo, detect, explain, data, train, evaluate, hub)  # in the order of `ideal --help`
-INTERRUPTED = 130  # exit code after Ctrl-C, as shells have it
+GROUPS = (demo, detect, watch, explain, data, train, evaluate, hub)  # in the order of `ideal --help`
 # Errors of torch and safetensors about memory and damaged files, by name: importing them here would take seconds.
 _FROM_LIBRARIES = ("OutOfMemoryError", "SafetensorError")
 
@@ -28,6 +28,11 @@ class _Parser(argparse.ArgumentParser):
         self.add_argument(
             "--debug", action="store_true", default=argparse.SUPPRESS, help="show the traceback of an error"
         )
+
+    def error(self, message: str) -> NoReturn:
+        """Refuse wrong arguments."""
+        self.print_usage(sys.stderr)
+        self.exit(WRONG_USE, f"{self.prog}: error: {message}\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -47,34 +52,47 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; bad input or a missing package gives one line and exit code 2."""
-    parsed = build_parser().parse_args(arguments)
+    """Run one command and return its exit code; an error gives one line and exit code 3, with --debug a traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal may lack letters of a file name
+    try:
+        return _run(build_parser().parse_args(arguments))
+    except BrokenPipeError:  # the reader of the output left before the work was done
+        stop_talking()
+        return NOBODY_LISTENS
+    finally:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            stop_talking()
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    debug = getattr(parsed, "debug", False)
     try:
         if not getattr(parsed, "without_model", False):
             register()
         return parsed.run(parsed)
     except KeyboardInterrupt:
-        if getattr(parsed, "debug", False):
+        if debug:
             raise
         print("ideal: interrupted", file=sys.stderr)
         return INTERRUPTED
+    except BrokenPipeError:
+        raise
     except Exception as error:
-        message = _message(error, getattr(parsed, "extra", None))
-        if message is None or getattr(parsed, "debug", False):
+        if debug:
             raise
-        print(f"ideal: {message}", file=sys.stderr)
-        return 2
+        print(f"ideal: {_message(error, getattr(parsed, 'extra', None))}", file=sys.stderr)
+        return WRONG_USE
 
 
-def _message(error: Exception, extra: str | None) -> str | None:
-    """What to tell the user of an error, on one line; None for an error that is a fault of this program."""
-    if isinstance(error, ModuleNotFoundError):
-        if extra is None or (error.name or "").startswith("modeling_ideal"):
-            return None
+def _message(error: Exception, extra: str | None) -> str:
+    """What to tell the user of an error, on one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, ModuleNotFoundError) and extra and not (error.name or "").startswith("modeling_ideal"):
         return f"{error.name} is not installed: pip install 'modeling-ideal[{extra}]'"
     if isinstance(error, (ValueError, OSError, MemoryError)) or type(error).__name__ in _FROM_LIBRARIES:
-        return " ".join(str(error).split()) or type(error).__name__
-    return None
+        return text
+    return f"a fault of this program, {type(error).__name__}: {text}; --debug shows where"

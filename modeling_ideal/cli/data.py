@@ -15,7 +15,7 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
         help="count the images of a data folder and report what is wrong with it",
         description="Counts the images of each category, split and type, and reports masks that are missing, empty or "
         "of the wrong size, unreadable files, images that are in both train and test, and images of an unusual size. "
-        "Exit code 0: no problems; 1: problems found; 2: the folder cannot be checked.",
+        "Exit code 0: no problems; 1: problems found; 3: the folder cannot be checked.",
     )
     check.add_argument("folder", metavar="DIR", help="the folder of a data set, or your own images")
     add_layout(check, "the folder")

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from .arguments import add_device, add_model, say
+from .arguments import add_device, add_model, examples, say
 
 
 def add_commands(commands: argparse._SubParsersAction) -> None:
@@ -13,6 +13,7 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
         help="try the embedded model on rendered parts",
         description="Renders a few good and defective parts, uses them as references, inspects new parts, and writes "
         "images, heat maps, results.json and index.html to a folder. Needs neither data nor the Hub.",
+        **examples("ideal demo\nideal demo --out /tmp/demo"),
     )
     demo.add_argument("--out", default="ideal-demo", metavar="DIR", help="output folder (default: ideal-demo)")
     add_model(demo)

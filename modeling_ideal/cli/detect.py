@@ -2,7 +2,7 @@
 
 import argparse
 
-from .arguments import add_device, add_model, say
+from .arguments import EXIT_CODES, add_device, add_model, examples, exit_code, say
 
 
 def add_commands(commands: argparse._SubParsersAction) -> None:
@@ -17,6 +17,15 @@ def _add_references(commands: argparse._SubParsersAction) -> None:
         help="encode the reference images of a product, once",
         description="Encodes images of good parts, of defective parts, or of both into one file for `ideal detect`, "
         "together with a decision threshold that is calibrated on them.",
+        **examples(
+            """
+ideal references --normal good/ --out product.safetensors
+ideal references --normal good/ --abnormal bad/ --masks masks/ --out product.safetensors
+ideal references --normal good/ --abnormal bad/ --types --false-alarm 0.01 --tiling --out product.safetensors
+ideal references --extend product.safetensors --abnormal missed.png --masks missed_mask.png
+ideal references --show product.safetensors --out product.html
+            """
+        ),
     )
     references.add_argument("--normal", metavar="DIR", help="images of good parts; or one file")
     references.add_argument("--abnormal", metavar="DIR", help="images of defective parts; or one file")
@@ -74,31 +83,57 @@ def _add_detect(commands: argparse._SubParsersAction) -> None:
     detect = commands.add_parser(
         "detect",
         help="find anomalous parts, and where they are anomalous",
-        description="Prints a table and writes OUT/results.json and an overlay of each image: the anomaly map on a "
-        "scale that is the same for all images, green at the threshold and red far above it. The confidence is the "
-        "estimated share of good parts that score lower. OUT is a new folder, or that of an earlier run on these "
-        "images, whose results are replaced; other files stay as they are. "
-        "Exit code 0: all images were processed; 1: some could not be read, and the table says which; 2: wrong use.",
+        description="Judges pictures, prints a table, and writes to OUT: report.html, a page that needs no other "
+        "file; results.json and results.csv; and an overlay of each picture, the anomaly map on a scale that is the "
+        "same for all, green at the threshold and red far above it. Every result is in OUT/results.jsonl as soon "
+        "as it is known: a run that is stopped loses nothing. The confidence is the estimated share of good "
+        "parts that score lower. OUT is a new folder, or that of an earlier run on these pictures, whose results are "
+        "replaced; other files stay as they are.",
+        **examples(
+            """
+ideal detect --references product.safetensors part.png --out found
+ideal detect --references product.safetensors 'line_3/*.png' --out found
+ideal detect --references product.safetensors line_3/ --out found --json > results.json
+ideal detect --references product.safetensors line_3/ --out found --threshold 0.4 --parquet
+ideal detect --references product.safetensors belt.mp4 --every 25 --out found    # or camera:0, until Ctrl-C
+            """,
+            EXIT_CODES,
+        ),
     )
-    detect.add_argument("images", nargs="+", metavar="IMAGES", help="files, folders or globs")
-    detect.add_argument("--references", required=True, metavar="FILE", help="a file made by `ideal references`")
-    add_model(detect)
-    add_device(detect)
     detect.add_argument(
-        "--threshold", type=float, help="lowest anomalous score (default: the threshold of the references, or 0.5)"
+        "images",
+        nargs="+",
+        metavar="IMAGES",
+        help="files, folders or globs; videos, or camera:0 for a camera, where OpenCV is installed",
     )
+    add_judging(detect)
     detect.add_argument(
-        "--smoothing", type=float, default=4.0, help="Gaussian smoothing of the anomaly maps, in pixels (default: 4)"
+        "--every", type=int, default=1, metavar="N", help="judge each Nth frame of a video (default: 1)"
     )
-    detect.add_argument("--batch-size", type=int, default=4, help="images per batch (default: 4)")
     detect.add_argument("--num-workers", type=int, default=0, help="number of processes that read images (default: 0)")
     detect.add_argument("--out", required=True, metavar="DIR", help="output folder")
+    detect.add_argument("--json", action="store_true", help="print what is in results.json, instead of the table")
+    detect.add_argument("--parquet", action="store_true", help="also write results.parquet; needs pyarrow")
     detect.set_defaults(run=_detect)
 
 
-def _detect(arguments: argparse.Namespace) -> int:
-    from ..detection.commands import detect
+def add_judging(command: argparse.ArgumentParser) -> None:
+    """Add what decides how pictures are judged."""
+    command.add_argument("--references", required=True, metavar="FILE", help="a file made by `ideal references`")
+    add_model(command)
+    add_device(command)
+    command.add_argument(
+        "--threshold", type=float, help="lowest anomalous score (default: the threshold of the references, or 0.5)"
+    )
+    command.add_argument(
+        "--smoothing", type=float, default=4.0, help="Gaussian smoothing of the anomaly maps, in pixels (default: 4)"
+    )
+    command.add_argument("--batch-size", type=int, default=4, help="images per batch (default: 4)")
 
-    table, complete = detect(arguments)
-    say(table)
-    return 0 if complete else 1
+
+def _detect(arguments: argparse.Namespace) -> int:
+    from ..detection.detect import detect
+
+    text, counts = detect(arguments)
+    say(text)
+    return exit_code(counts)

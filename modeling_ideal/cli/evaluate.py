@@ -25,7 +25,11 @@ def _add_evaluate(commands: argparse._SubParsersAction) -> None:
     source.add_argument(
         "--model", type=model_folder, metavar="FOLDER", help="a trained IDEAL model: a folder or a Hub name"
     )
-    source.add_argument("--backbone", metavar="FOLDER", help="a pre-trained backbone, for the training-free methods")
+    source.add_argument(
+        "--backbone",
+        metavar="FOLDER",
+        help="a pre-trained backbone: IDEAL without trained weights, and the other training-free methods",
+    )
     add_stage(evaluate)
     add_device(evaluate)
     evaluate.add_argument("--onnx", metavar="FILE", help="run the backbone from a file made by `ideal export`")
@@ -57,7 +61,7 @@ def _add_evaluate(commands: argparse._SubParsersAction) -> None:
         "--methods",
         nargs="+",
         metavar="METHOD",
-        help="ideal and baselines, or `all` (default: ideal; with --backbone, every baseline that is quick)",
+        help="ideal and baselines, or `all` (default: ideal; with --backbone, also every baseline that is quick)",
     )
     evaluate.add_argument(
         "--compare",

@@ -57,16 +57,16 @@ def render_part(seed: int, defect: str = "good") -> Part:
         mask = mask.point(lambda value: 255 if value > 96 else 0)
         picture = painted
     picture = picture.resize((SIZE, SIZE), Image.Resampling.LANCZOS)
-    return Part(_exposed(picture, generator), mask, defect)
+    return Part(exposed(picture, generator), mask, defect)
 
 
 def _belt(generator: np.random.Generator, side: int) -> Image.Image:
     """Dark rubber with a woven grain."""
     rows, columns = np.mgrid[0:side, 0:side]
     weave = 5 * np.sin(rows / 7) * np.sin(columns / 7)
-    grain = _noise(generator, side, 2) * 7 + _noise(generator, side, 64) * 5
+    grain = smooth_noise(generator, side, 2) * 7 + smooth_noise(generator, side, 64) * 5
     grey = 52 + weave + grain
-    return _picture(np.stack([grey, grey * 1.02, grey * 1.08], -1))
+    return picture_of(np.stack([grey, grey * 1.02, grey * 1.08], -1))
 
 
 def _flange(belt: Image.Image, pose: _Pose, generator: np.random.Generator) -> Image.Image:
@@ -80,8 +80,8 @@ def _flange(belt: Image.Image, pose: _Pose, generator: np.random.Generator) -> I
     rings = np.interp(distance, np.linspace(0, 1.1, 400), generator.normal(0, 1, 400)) * 5
     fans = 26 * np.cos(2 * (direction - 0.9))
     bevel = 45 * np.exp(-(((distance - 0.965) / 0.018) ** 2)) - 30 * np.exp(-(((distance - 0.44) / 0.02) ** 2))
-    grey = 158 + rings + fans + bevel + _noise(generator, side, 2) * 4
-    steel = _picture(np.stack([grey, grey, grey * 1.03], -1))
+    grey = 158 + rings + fans + bevel + smooth_noise(generator, side, 2) * 4
+    steel = picture_of(np.stack([grey, grey, grey * 1.03], -1))
     shape = Image.new("L", belt.size)
     draw = ImageDraw.Draw(shape)
     _disc(draw, pose.centre, pose.radius, 255)
@@ -164,19 +164,20 @@ DEFECTS: dict[str, Callable[[Image.Image, _Pose, np.random.Generator], Image.Ima
 }
 
 
-def _exposed(picture: Image.Image, generator: np.random.Generator) -> Image.Image:
+def exposed(picture: Image.Image, generator: np.random.Generator) -> Image.Image:
     """Simulate a camera: a slightly different exposure each time, and sensor noise."""
     values = np.asarray(picture, np.float32) * generator.normal(1, 0.03)
-    return _picture(values + generator.normal(0, 2.5, values.shape))
+    return picture_of(values + generator.normal(0, 2.5, values.shape))
 
 
-def _noise(generator: np.random.Generator, side: int, grain: int) -> np.ndarray:
+def smooth_noise(generator: np.random.Generator, side: int, grain: int) -> np.ndarray:
     """Smooth noise (side, side) of about unit size, with a grain of `grain` pixels."""
     coarse = Image.fromarray(generator.normal(0, 1, (side // grain + 1,) * 2).astype(np.float32))
     return np.asarray(coarse.resize((side, side), Image.Resampling.BICUBIC))
 
 
-def _picture(values: np.ndarray) -> Image.Image:
+def picture_of(values: np.ndarray) -> Image.Image:
+    """A picture of values (H, W, 3), cut off at 0 and 255."""
     return Image.fromarray(values.clip(0, 255).round().astype(np.uint8))
 
 

@@ -1,1 +1,1 @@
-"""`ideal references` and `ideal detect`: from folders of images to a references file, results and overlays."""
+"""`ideal references` and `ideal detect`: from folders of images to a references file, results and a report."""

@@ -20,7 +20,8 @@ LONGEST_STEM = 200  # bytes, of the 255 that file systems allow for a name
 def find_images(patterns: Sequence[str]) -> list[Path]:
     """Find the images that files, folders (including sub-folders) and globs name, in this order, each once.
 
-    Overlays that `ideal detect` wrote are passed over in folders and globs, so that no run judges those of another.
+    Overlays that `ideal detect` or `ideal watch` wrote are passed over in folders and globs, so that no run
+    judges those of another.
     """
     found: dict[str, Path] = {}
     for pattern in patterns:
@@ -40,8 +41,9 @@ def find_images(patterns: Sequence[str]) -> list[Path]:
 
 
 def _is_result(file: Path) -> bool:
-    """Whether a file is an overlay that `ideal detect` wrote."""
-    return file.parent.name == OVERLAYS and (file.parent.parent / list_name("detect")).exists()
+    """Whether a file is an overlay that `ideal detect` or `ideal watch` wrote."""
+    lists = (file.parent.parent / list_name(command) for command in ("detect", "watch"))
+    return file.parent.name == OVERLAYS and any(written.exists() for written in lists)
 
 
 class Pictures(NamedTuple):
@@ -139,9 +141,14 @@ def types_by_folder(images: Sequence[Path], root: str) -> list[str]:
     return types
 
 
-def unique_names(images: Iterable[Path]) -> Iterator[str]:
-    """Yield a PNG name for each image, with a number appended to repeated names, in capitals or not."""
-    used: set[str] = set()
+def unique_names(images: Iterable[Path], used: set[str] | None = None) -> Iterator[str]:
+    """Yield a PNG name for each image, with a number appended to repeated names, in capitals or not.
+
+    Args:
+        images: the images, read one by one.
+        used: names that were given before, to which these are added.
+    """
+    used = set() if used is None else used
     for image in images:
         stem = os.fsdecode(os.fsencode(image.stem)[:LONGEST_STEM])
         name, number = f"{stem}.png", 1

@@ -29,8 +29,6 @@ def evaluate(arguments: argparse.Namespace) -> str:
     model.to(device)
     methods = _methods(arguments)
     others = {name: IdealModel.from_pretrained(folder).to(device) for name, folder in map(_named, arguments.compare)}
-    if IDEAL in methods and not arguments.model:
-        raise ValueError("the method 'ideal' needs a trained --model, got a --backbone alone")
     results = Evaluation(
         model=model,
         processor=processor,
@@ -74,12 +72,12 @@ def _named(comparison: str) -> tuple[str, str]:
 
 
 def _methods(arguments: argparse.Namespace) -> list[str]:
-    """The methods that are asked for; by default the model alone, or every quick method on a bare backbone."""
+    """The methods that are asked for; by default the model alone, and on a bare backbone every quick method too."""
     if arguments.methods == ["all"]:
-        return [IDEAL, *METHODS] if arguments.model else list(METHODS)
+        return [IDEAL, *METHODS]
     if arguments.methods:
         return arguments.methods
-    return [IDEAL] if arguments.model else [name for name in METHODS if name not in ON_REQUEST]
+    return [IDEAL] if arguments.model else [IDEAL, *(name for name in METHODS if name not in ON_REQUEST)]
 
 
 def _load(arguments: argparse.Namespace) -> tuple[IdealModel, IdealImageProcessor]:
@@ -87,7 +85,7 @@ def _load(arguments: argparse.Namespace) -> tuple[IdealModel, IdealImageProcesso
         model = IdealModel.from_pretrained(arguments.model)
         processor = IdealImageProcessor.from_pretrained(arguments.model)
     else:
-        model = model_on_backbone(arguments.backbone, arguments.stage, arguments.no_norm)
+        model = model_on_backbone(arguments.backbone, arguments.stage, arguments.no_norm, deviation_encoder=None)
         processor = processor_on_backbone(arguments.backbone, model)
     if arguments.onnx:
         from ..onnx_backbone import OnnxBackbone

@@ -25,7 +25,7 @@ def add_model_and_target(parser: argparse.ArgumentParser) -> None:
 def run_module(
     parser: argparse.ArgumentParser, run: Callable[[argparse.Namespace], str], words: Sequence[str] | None
 ) -> int:
-    """Run a command, print its report and return the exit code: 2 for bad input, explained in one line."""
+    """Run a command, print its report and return the exit code: 3 for bad input, explained in one line."""
     arguments = parser.parse_args(words)
     try:
         print(run(arguments))
@@ -33,5 +33,5 @@ def run_module(
         if arguments.debug:
             raise
         print(f"{parser.prog.rpartition('.')[2]}: {error}", file=sys.stderr)
-        return 2
+        return 3
     return 0

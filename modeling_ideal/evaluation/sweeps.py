@@ -143,7 +143,7 @@ def main(words: Sequence[str] | None = None) -> int:
         run_sweeps(arguments, names, arguments.output)
     except (ValueError, OSError) as error:
         print(f"sweeps: {error}", file=sys.stderr)
-        return 2
+        return 3
     return 0
 
 

@@ -50,7 +50,7 @@ def run_with_options(
     description: str,
     words: Sequence[str] | None = None,
 ) -> int:
-    """Run a command with the options of the command line, and return its exit code: 2 for bad input."""
+    """Run a command with the options of the command line, and return its exit code: 3 for bad input."""
     parser = argparse.ArgumentParser(prog=prog, description=description)
     add_options(parser, options_type)
     parser.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -61,7 +61,7 @@ def run_with_options(
         if parsed.debug:
             raise
         print(f"{prog}: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        return 3
     return 0
 
 

@@ -9,6 +9,8 @@ from tempfile import TemporaryFile
 
 from .files import write_atomically
 
+_GROWING = "growing"  # in place of a hash: a file that a command adds to as it goes
+
 
 def check_file(path: Path, name: str, replaces: Callable[[Path], bool], kind: str) -> None:
     """Refuse a file that could not be written once the work is done, or that would replace one of another kind.
@@ -56,7 +58,8 @@ class OutputFolder:
     Args:
         path: the folder; created with the first file.
         command: name of the command, such as `"detect"`.
-        names: all files that it may write, relative to the folder.
+        names: all files that it may write, relative to the folder; a name that ends in "/" stands for all files of
+            that sub-folder, if they cannot be known before.
     """
 
     def __init__(self, path: Path, command: str, names: Collection[str]) -> None:
@@ -70,28 +73,54 @@ class OutputFolder:
                 "holds other files"
             )
         listed = self._read_list()
-        self._earlier = {name for name, hashes in listed.items() if _hash_of(path / name) in hashes}
+        self._earlier = {name for name, hashes in listed.items() if self._is_own(name, hashes)}
+        folders = tuple(name for name in names if name.endswith("/"))
+        there = [file.relative_to(path).as_posix() for folder in folders for file in sorted((path / folder).glob("*"))]
+        there += [name for name in names if name not in folders and os.path.lexists(path / name)]
         self._refuse(
-            [name for name in names if name not in self._earlier and os.path.lexists(path / name)],
+            [name for name in there if name not in self._earlier],
             f"was not written by `ideal {command}`, or was changed since",
         )
-        self._refuse(sorted(self._earlier.difference(names)), "belongs to another result and would be mixed with this")
+        others = self._earlier.difference(names)
+        self._refuse(
+            sorted(name for name in others if not name.startswith(folders)),
+            "belongs to another result and would be mixed with this",
+        )
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file atomically, and list it first: a run that is killed here still knows what is its own."""
-        if name not in self._written:
-            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
-        self._written[name] = hashlib.sha256(content).hexdigest()
-        with open(self._list, "a", encoding="ascii") as stream:
-            stream.write(_line(name, self._written[name]))
+        self._note(name, hashlib.sha256(content).hexdigest())
         write_atomically(self.path / name, content)
+
+    def start(self, name: str) -> Path:
+        """Begin an empty file that the command adds to as it goes, and list it first; returns its path."""
+        self._note(name, _GROWING)
+        write_atomically(self.path / name, b"")
+        return self.path / name
 
     def finish(self) -> None:
         """Drop what this run has written no more, such as the overlay of an image that can no longer be read."""
+        for name, content_hash in self._written.items():
+            if content_hash == _GROWING:
+                self._written[name] = _hash_of(self.path / name) or _GROWING
         for name in self._earlier.difference(self._written):
             (self.path / name).unlink(missing_ok=True)
         lines = [_line(name, content_hash) for name, content_hash in self._written.items()]
         write_atomically(self._list, "".join(lines).encode())
+
+    def _note(self, name: str, content_hash: str) -> None:
+        if name not in self._written:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._list.touch()  # before anything else: a folder without it is not the command's
+            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+        self._written[name] = content_hash
+        with open(self._list, "a", encoding="ascii") as stream:
+            stream.write(_line(name, content_hash))
+
+    def _is_own(self, name: str, hashes: set[str]) -> bool:
+        """Whether a listed file is there as the command wrote it."""
+        content_hash = _hash_of(self.path / name)
+        return content_hash is not None and (content_hash in hashes or _GROWING in hashes)
 
     def _refuse(self, names: Collection[str], reason: str) -> None:
         if names:

@@ -200,7 +200,7 @@ def test_the_command_prints_json(tmp_path, capsys):
 def test_bad_input_is_one_line_and_exit_code_two(tmp_path, monkeypatch, capsys, arguments, said):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes.txt").write_text("no pictures here")
-    assert main(["data", "check", *arguments]) == 2
+    assert main(["data", "check", *arguments]) == 3
     output = capsys.readouterr()
     assert output.out == ""
     assert len(output.err.splitlines()) == 1

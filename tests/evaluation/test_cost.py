@@ -149,7 +149,7 @@ def test_the_command(no_memory, model_folder, tmp_path, capsys):
     arguments = ["cost", "--setups", "N1A1", "--rounds", "1"]
     assert main([*arguments, "--model", str(model_folder), str(tmp_path / "other"), "--json"]) == 0
     assert set(json.loads(capsys.readouterr().out)["models"]) == {model_folder.name, "other"}
-    assert main([*arguments, "--model", str(model_folder), str(model_folder)]) == 2
+    assert main([*arguments, "--model", str(model_folder), str(model_folder)]) == 3
     assert f"expected models of different names, got {model_folder.name!r} twice" in capsys.readouterr().err
     backbone = AutoConfig.for_model(
         "dinov2", hidden_size=16, num_hidden_layers=2, num_attention_heads=2, patch_size=56, image_size=448

@@ -20,6 +20,7 @@ from modeling_ideal.evaluation.protocol import evaluation as protocol
 from modeling_ideal.evaluation.protocol.evaluation import Evaluation
 from modeling_ideal.evaluation.protocol.summary import summarise
 from modeling_ideal.evaluation.report.document import results_document
+from modeling_ideal.evaluation.results_file import read_results
 
 from .. import plain
 from ..conftest import random_images, random_masks, threads
@@ -291,7 +292,8 @@ def test_the_command_evaluates_a_bare_backbone(target, model_folder, tmp_path, c
     IdealModel.from_pretrained(model_folder).backbone.save_pretrained(tmp_path / "backbone")
     arguments = ["evaluate", "--backbone", str(tmp_path / "backbone"), "--stage", "stage1", "--no-norm"]
     arguments += ["--target", str(target), "--out", str(tmp_path / "out"), "--setups", "N1A1", "--seeds", "0"]
-    assert main([*arguments, "--methods", "ideal"]) == 2
-    assert "the method 'ideal' needs a trained --model" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([*arguments, "--model", str(model_folder)])
+    assert main([*arguments, "--methods", "ideal", "normal_matching"]) == 0  # IDEAL without trained weights
+    capsys.readouterr()
+    assert set(read_results(tmp_path / "out" / "results.json")["methods"]) == {"ideal", "normal_matching"}

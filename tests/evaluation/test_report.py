@@ -258,7 +258,7 @@ def test_the_command_makes_tables(mpdd, tmp_path, capsys):
     assert main(["tables", str(path), "--out", str(tmp_path / "tables.md")]) == 0
     assert (tmp_path / "tables.md").read_text() == results_document([mpdd])
     path.write_text("{}")
-    assert main(["tables", str(path)]) == 2
+    assert main(["tables", str(path)]) == 3
     assert "expected the results.json of an evaluation, got an object without target" in capsys.readouterr().err
 
 

@@ -53,5 +53,5 @@ def test_what_is_missing_is_said(options, capsys, tmp_path):  # noqa: F811
     with pytest.raises(ValueError, match=r"sweeps: expected some of .*, got \['colour'\]"):
         run_sweeps(options(held_out=["bolt"]), ["colour"], tmp_path)
     words = ["--source", "parts", "--backbone", "b", "--output_dir", str(tmp_path), "--config", *TINY]
-    assert main(words) == 2
+    assert main(words) == 3
     assert "expected categories of the source to measure on, got no --held_out" in capsys.readouterr().err

@@ -41,7 +41,7 @@ def test_the_report_is_written(target, model_folder, tmp_path, capsys):
     for row in ("| bolt | resized |", "| bolt | in tiles |", "| mean | in tiles |"):
         assert row in text
     assert str(target.parent) not in text
-    assert main([*arguments, "--out", str(tmp_path / "absent" / "tiling.md")]) == 2
+    assert main([*arguments, "--out", str(tmp_path / "absent" / "tiling.md")]) == 3
     assert "--out: expected a file in an existing folder" in capsys.readouterr().err
 
 

@@ -240,5 +240,5 @@ def test_the_sources_may_ship_and_the_requirements_are_the_packages_own():
 
 def test_without_the_folder_hub_the_command_says_what_it_needs(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("modeling_ideal.cli.hub.__file__", str(tmp_path / "site-packages" / "modeling_ideal" / "x.py"))
-    assert main(["build", "--model", "a", "--out", "b"]) == 2
+    assert main(["build", "--model", "a", "--out", "b"]) == 3
     assert "`ideal build` needs the folder hub/ of the source repository" in capsys.readouterr().err

@@ -140,7 +140,7 @@ def test_a_dry_run_checks_everything_and_says_what_it_would_do(repository, clean
 
 
 def test_a_tag_waits_for_the_merge(repository, clean, capsys):
-    assert main(["push", "--folder", str(repository), "--repo", "org/ideal", "--tag", "v1"]) == 2
+    assert main(["push", "--folder", str(repository), "--repo", "org/ideal", "--tag", "v1"]) == 3
     assert "--tag: expected --commit with it, got a pull request" in capsys.readouterr().err
 
 

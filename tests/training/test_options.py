@@ -143,7 +143,7 @@ def test_bad_options_of_a_distillation_are_refused(words, message):
     ],
 )
 def test_bad_input_is_said_in_one_line(command, words, message, capsys):
-    assert command(words) == 2
+    assert command(words) == 3
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
@@ -151,7 +151,7 @@ def test_bad_input_is_said_in_one_line(command, words, message, capsys):
 
 def test_debug_shows_where_an_error_came_from(capsys):
     words = ["--source", "s", "--output_dir", "o"]  # neither a backbone nor a model
-    assert train.main(words) == 2
+    assert train.main(words) == 3
     assert "expected either --backbone" in capsys.readouterr().err
     with pytest.raises(ValueError, match="expected either --backbone"):
         train.main([*words, "--debug"])
