@@ -113,7 +113,7 @@ def explain(model: Any, references: IdealReferences, judged: JudgedPicture, resu
 
 
 def _compared(model: Any, references: IdealReferences, judged: JudgedPicture, places: Tensor) -> list[dict[str, Any]]:
-    """The nearest normal patches of the patches at `places` (P, 2)."""
+    """The nearest normal patches of those at `places` (P, 2), in the references as they were given, not turned."""
     pictures = references.pictures
     kind = "abnormal" if pictures is None or pictures.normal is None else "normal"
     group = getattr(pictures, kind)
@@ -171,8 +171,9 @@ def _marked(model: Any, references: IdealReferences) -> Tensor:
         raise RuntimeError("expected abnormal references")
     if pictures.abnormal.marked is not None:
         return pictures.abnormal.marked
-    normals = None if pictures.normal is None else pictures.normal.features.flatten(0, 2).to(model.device)
-    return estimate_mask(normals, pictures.abnormal.features.to(model.device), model.deviations).cpu()
+    normals = None if pictures.normal is None else references.normals(0)[0]
+    abnormal = pictures.abnormal.features.to(references.normals(0)[0].device)
+    return estimate_mask(normals, abnormal, model.deviations).cpu()
 
 
 def _text(

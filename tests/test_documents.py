@@ -34,7 +34,7 @@ def tracked_files():
 TRACKED = tracked_files()
 DOCUMENTS = sorted(name for name in TRACKED if name.endswith(".md") and not name.startswith("."))
 PRESENT = [name for name in DOCUMENTS if name != "CHANGELOG.md"]  # which also names what is gone
-DAILY = ("demo", "references", "detect", "watch", "data")
+DAILY = ("demo", "references", "detect", "watch", "explain", "references", "references", "data")
 HUB_MODEL = "org/ideal"  # a repository of a tiny model stands in
 HUB_BACKBONE = "facebook/dinov2-small"  # not available offline; a small random one of its kind stands in
 
@@ -80,10 +80,10 @@ def save_mask(path, size=(60, 80)):
 def workshop(tmp_path, monkeypatch):
     """A folder with the pictures, data sets and backbones that the documents speak of."""
     names = ("good_1.png", "good_2.png", "scratched.png", "part.png", "part_1.png", "part_2.png")
-    names += ("good/a.png", "good/b.png", "bad/c.png", "line_3/d.png", "line_3/e.png")
+    names += ("good/a.png", "good/b.png", "bad/c.png", "line_3/d.png", "line_3/e.png", "missed.png")
     for seed, name in enumerate(names):
         save_noise(tmp_path / name, seed)
-    for name in ("scratched_mask.png", "masks/c_mask.png"):
+    for name in ("scratched_mask.png", "masks/c_mask.png", "missed_mask.png"):
         save_mask(tmp_path / name)
     config = AutoConfig.for_model(
         "dinov2", hidden_size=32, num_hidden_layers=2, num_attention_heads=2, patch_size=14, image_size=56

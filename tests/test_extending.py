@@ -8,6 +8,7 @@ import torch
 from transformers import pipeline
 
 from modeling_ideal import IdealImageProcessor, IdealReferences
+from modeling_ideal.configuration_ideal import TRAINING_FREE
 
 from .conftest import PATCH, random_images, tiny_model
 from .pictures import photograph
@@ -107,7 +108,7 @@ def test_extended_is_as_encoded_anew(pipe, case, tmp_path, monkeypatch):
     assert_equal(pipe, IdealReferences.load(tmp_path / "longer.safetensors"), anew)
 
 
-@pytest.mark.parametrize("changes", [{"deviation_encoder": None}, {"share_normals": True}], ids=str)
+@pytest.mark.parametrize("changes", [TRAINING_FREE, {"num_rotations": 3}], ids=["free", "poses"])
 def test_whatever_the_head(changes, tmp_path):
     pipe = new_pipe(**changes)
     known, new = good(1, 2) | bad(1), good(3) | bad(2)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from .arguments import add_device, add_model, say
+from .arguments import add_device, add_model, examples, say
 
 
 def add_commands(commands: argparse._SubParsersAction) -> None:
@@ -12,6 +12,7 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
         help="show why a picture is anomalous, or is not",
         description="Judges one picture, says why, and draws it: where it differs most from good parts, the closest "
         "good part, and the most similar of the known defects.",
+        **examples("ideal explain --references product.safetensors missed.png --out why.png"),
     )
     explain.add_argument("image", metavar="IMAGE", help="the picture")
     explain.add_argument("--references", required=True, metavar="FILE", help="a file made by `ideal references`")
