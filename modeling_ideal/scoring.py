@@ -14,7 +14,7 @@ from .normal_variation_eraser import nearest_cosine, unit
 # A deviation this small relative to its feature (in squared length) is rounding, and its direction is meaningless.
 NEGLIGIBLE_DEVIATION = 1e-8
 CONTRAST_TEMPERATURE = 0.4  # of the difference of two cosines
-KNOWN_SHARE = 0.5  # by which a deviation exactly like a known one raises the alignment
+KNOWN_SHARE = 1 / 3  # of the alignment with known deviations; the rest does not depend on them
 NO_WEIGHT = 1e-6  # a pixel with less weight is reached by no patch that counts
 
 
@@ -64,13 +64,15 @@ def align(
         known: the anomalous patches of the references.
         form: `"cosine"`, `"euclidean"` or `"contrast"`.
     """
-    cosines = [] if vectors is None else [projection_cosine(deviations, vectors, features)]
-    if form == "contrast" or vectors is None:
-        cosines.append(known_cosine(deviations, known.deviations))
-    cosine = torch.stack(cosines).mean(0)
-    if form == "contrast":
-        return contrast(features, nearest, known.features) * (1 + KNOWN_SHARE * cosine) / (1 + KNOWN_SHARE)
-    return deviation_alignment(cosine, form)
+    if vectors is None:
+        cosine = known_cosine(deviations, known.deviations)
+    else:
+        cosine = projection_cosine(deviations, vectors, features)
+    if form != "contrast":
+        return deviation_alignment(cosine, form)
+    # Vectors that were learned tell anomalies of any type; known deviations are those of a single type.
+    trust = 1.0 if vectors is not None else KNOWN_SHARE
+    return contrast(features, nearest, known.features) * (1 - trust + trust * cosine)
 
 
 class Known(NamedTuple):

@@ -114,15 +114,15 @@ def patch_score(target, denoised, nearest, vectors, alignment="cosine"):
 
 def contrast_patch_score(target, denoised, nearest, vectors, anomalous, known):
     """The distance of one patch to normal, times how much more it is like the anomalous patches, which deviate so."""
-    cosines = [max(0.0, *(cosine(denoised, deviation) for deviation in known))]
-    if vectors is not None:
+    if vectors is None:
+        factor = (2 + max(0.0, *(cosine(denoised, deviation) for deviation in known))) / 3
+    else:
         projection = np.zeros_like(denoised)
         for vector in vectors:
             projection += (denoised @ vector) / (vector @ vector) * vector
-        cosines.append(cosine(denoised, projection))
+        factor = cosine(denoised, projection)
     difference = max(cosine(target, patch) for patch in anomalous) - cosine(target, nearest)
-    aligned = (1 + 0.5 * sum(cosines) / len(cosines)) / 1.5 / (1 + math.exp(-difference / 0.4))
-    return cosine_distance(target, nearest) * aligned
+    return cosine_distance(target, nearest) * factor / (1 + math.exp(-difference / 0.4))
 
 
 def smooth(scores, sigma):
