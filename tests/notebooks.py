@@ -25,6 +25,7 @@ def execute(path: Path, folder: Path) -> NotebookNode:
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]),
         "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "HF_DATASETS_DISABLE_PROGRESS_BARS": "1",
         "HF_DATASETS_CACHE": str(folder / "datasets_cache"),
         "HF_HUB_OFFLINE": "1",
         "ACCELERATE_USE_CPU": "true",
@@ -59,6 +60,7 @@ def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
     joined: list[NotebookNode] = []
     for output in outputs:
         output.get("metadata", {}).clear()
+        output.get("data", {}).pop("image/jpeg", None)  # of a PIL image, which is there as PNG too
         if joined and output.output_type == "stream" and output.get("name") == joined[-1].get("name"):
             joined[-1].text += output.text
         else:
