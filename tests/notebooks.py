@@ -17,6 +17,11 @@ SECONDS = 1200  # for one cell, on a machine that is busy with other things
 # A warning in a notebook names the file that the kernel made of its cell, and repeats the line.
 _PLACE_OF_WARNING = re.compile(r"^\S*ipykernel_\d+\S*\.py:\d+: (\w+): (.*\n)(?:  .*\n?)?", re.MULTILINE)
 
+# tqdm misses a widget that nothing here needs, and names the place of its own file.
+_NO_WIDGETS = re.compile(r"^.*TqdmWarning: IProgress not found.*\n(?:  .*\n?)?", re.MULTILINE)
+
+_SPEED = re.compile(r"; [\d.]+ pictures a second")
+
 
 def execute(path: Path, folder: Path) -> NotebookNode:
     """Execute a notebook in a folder, with this interpreter and this package; an error in a cell raises."""
@@ -67,8 +72,8 @@ def _joined(outputs: list[NotebookNode]) -> list[NotebookNode]:
             joined.append(output)
     for output in joined:
         if output.output_type == "stream":
-            output.text = _PLACE_OF_WARNING.sub(r"\1: \2", output.text)
-    return joined
+            output.text = _SPEED.sub("", _PLACE_OF_WARNING.sub(r"\1: \2", _NO_WIDGETS.sub("", output.text)))
+    return [output for output in joined if output.get("text") != ""]
 
 
 def main() -> None:
