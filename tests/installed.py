@@ -63,7 +63,7 @@ def check() -> None:
             picture.rename(Path(folder, picture.name))
     references = ("--normal", "good", "--abnormal", "bad", "--masks", "masks", "--out", "part.safetensors")
     expect(run(IDEAL, "references", *references), "6 normal and 2 abnormal, defects marked", "threshold")
-    run(IDEAL, "detect", "--references", "part.safetensors", "ideal-demo/query_0[0-3].png", "--out", "found")
+    run(IDEAL, "detect", "--references", "part.safetensors", "ideal-demo/query_0[0-3].png", "--out", "found", code=1)
     images = json.loads(Path("found", "results.json").read_text())["images"]
     if [entry["label"] for entry in images][-1] != "anomalous" or len(images) != 4:
         raise SystemExit(f"expected four verdicts, the last one anomalous, got {images}")
@@ -73,11 +73,11 @@ def check() -> None:
     if record["commit"] != record["version"]:
         raise SystemExit(f"expected the version of the package as the commit of the build, got {record['commit']!r}")
     train = ("train", "--source", "good", "--output_dir", "trained", "--model", "ideal-tiny")
-    expect(run(IDEAL, *train, code=2), "pip install 'modeling-ideal[training]'")
+    expect(run(IDEAL, *train, code=3), "pip install 'modeling-ideal[training]'")
     evaluate = ("evaluate", "--model", "ideal-tiny", "--target", "good", "--out", "measured")
-    expect(run(IDEAL, *evaluate, code=2), "pip install 'modeling-ideal[evaluation]'")
+    expect(run(IDEAL, *evaluate, code=3), "pip install 'modeling-ideal[evaluation]'")
     export = ("export", "--model", "ideal-tiny", "--out", "backbone.onnx")
-    expect(run(IDEAL, *export, code=2), "pip install 'modeling-ideal[export]'")
+    expect(run(IDEAL, *export, code=3), "pip install 'modeling-ideal[export]'")
 
 
 if __name__ == "__main__":
