@@ -149,13 +149,13 @@ class IdealModel(PreTrainedModel):
     def check_encoded(self, references: IdealReferences) -> None:
         """Raise ValueError if references are damaged, of another model, or of this one before further training."""
         references.check_values()
-        references.check_parts(self.deviation_encoder is not None, self.config.alignment == "contrast")
         expected = self.fingerprint if references.file_format == FORMAT else format_1_fingerprint(self.config, self)
         if references.fingerprint != expected:
             raise ValueError(
                 f"references: expected a set encoded by this model ({expected[:12]}), got one encoded by another "
                 f"backbone, head or configuration ({references.fingerprint[:12] or 'none'}); encode it again"
             )
+        references.check_parts(self.deviation_encoder is not None, self.config.alignment == "contrast")
 
     def extract_features(self, pixels: Tensor, at_once: int | None = None) -> Tensor:
         """Extract patch features (B, h, w, C), float32, from images (B, 3, H, W), `at_once` at a time; no gradient."""
