@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 INSTALLED := .venv-installed
 
-.PHONY: help demo test check installed style bench clean
+.PHONY: help demo test check installed style bench notebooks clean
 
 help:
 	@echo "make demo       judge rendered parts with the embedded model; writes ideal-demo/index.html"
@@ -14,6 +14,7 @@ help:
 	@echo "make installed  install the package without extras into an empty environment, and use it"
 	@echo "make style      format the code and apply safe lint fixes"
 	@echo "make bench      measure scoring against the backbone; writes benchmarks.json"
+	@echo "make notebooks  execute the notebooks and keep what they show"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +46,9 @@ style: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m tests.benchmarks --out benchmarks.json
+
+notebooks: $(READY)
+	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.notebooks
 
 clean:
 	rm -rf $(VENV) $(INSTALLED) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
