@@ -116,6 +116,6 @@ def _tokens(backbone: nn.Module, pixels: Tensor, num_patches: int) -> Tensor:
 def mean_direction(stages: Sequence[Tensor]) -> Tensor:
     """Average the features (..., C) of several stages, each at length 1, since those of deep stages are longer.
 
-    Differs from the paper, which uses one stage; held-out source categories show the gain (docs/choices.md).
+    Differs from the paper, which uses one stage; so do our models, because the last alone is best (docs/choices.md).
     """
     return torch.stack([F.normalize(stage.float(), dim=-1) for stage in stages]).mean(0)
