@@ -84,6 +84,7 @@ def demo(out: Path, model: str | None = None, device: str | None = None) -> str:
     folder = OutputFolder(out, "demo", [*names, RESULTS])
     logging.disable_progress_bar()  # of loading weights
     detector = pipeline(TASK, model=str(model or IDEAL_TINY), device=choose_device(device))
+    logging.enable_progress_bar()
     inspections = [_Inspection(product, detector) for product in PRODUCTS]
     for inspection in inspections:
         for name, picture in zip(inspection.product.picture_names(), inspection.pictures(), strict=True):

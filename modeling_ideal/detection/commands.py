@@ -44,7 +44,10 @@ def save_references(references: IdealReferences, out: Path) -> str:
 def load_pipeline(arguments: argparse.Namespace) -> AnomalyDetectionPipeline:
     """Load the model that the arguments name, or the embedded one."""
     logging.disable_progress_bar()  # of loading weights, before the command's own
-    return pipeline(TASK, model=str(arguments.model or IDEAL_TINY), device=choose_device(arguments.device))
+    try:
+        return pipeline(TASK, model=str(arguments.model or IDEAL_TINY), device=choose_device(arguments.device))
+    finally:
+        logging.enable_progress_bar()  # that of tiles is useful
 
 
 def set_references(pipe: AnomalyDetectionPipeline, **given: Any) -> IdealReferences:

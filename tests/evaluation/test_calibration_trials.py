@@ -88,7 +88,7 @@ def test_the_report_is_what_calibrating_and_scoring_by_hand_gives(target, model_
 def test_bad_input_is_said_in_one_line(target, model_folder, tmp_path, capsys):
     arguments = ["--model", str(model_folder), "--target", str(target), "--setups", "N2A1", "--false-alarm", "0.7"]
     assert main([*arguments, "--out", str(tmp_path / "report")]) == 3
-    assert "false_alarm: expected a share above 0 and below 0.5, got 0.7" in capsys.readouterr().err
+    assert "false_alarm: expected a number above 0, below 0.5, got 0.7" in capsys.readouterr().err
     assert not (tmp_path / "report" / "report.md").exists()
 
 

@@ -67,10 +67,15 @@ def test_without_files_nothing_is_claimed():
     assert "model-index" not in text
 
 
-def test_training_free_results_are_no_results_of_the_model():
-    text = render_card(TEMPLATE, [ROOT / "docs/results/mpdd_training_free/results.json"], None)
+def test_results_of_other_methods_are_no_results_of_the_model(tmp_path):
+    content = json.loads((ROOT / "docs/results/mpdd_tiny/results.json").read_text())
+    content["methods"] = {"normal_matching": content["methods"]["normal_matching"]}
+    content |= {"model": None, "differences": {}}
+    del content["setups"]
+    (tmp_path / "results.json").write_text(json.dumps(content))
+    text = render_card(TEMPLATE, [tmp_path / "results.json"], None)
     assert "model-index" not in text
-    assert "nve_matching" in text
+    assert "normal_matching" in text
 
 
 @pytest.mark.parametrize(
