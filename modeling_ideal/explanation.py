@@ -1,5 +1,6 @@
 """Why a picture was judged so: the good part nearest to its most suspicious region, and the most similar defect."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,9 +70,12 @@ class JudgedPicture:
         scores = self.patch_scores[places[:, 0], places[:, 1]]
         return places[highest_patches(scores[None], self.top_fraction)[0]]
 
-    def region(self, threshold: float) -> np.ndarray:
-        """The pixels (H, W) of the most suspicious region, bool: the one with the highest point of the map."""
-        mask = anomalous_pixels(self.anomaly_map, threshold, self.ignored)
+    def region(self) -> np.ndarray:
+        """The pixels (H, W) of the most suspicious region, bool: around the highest point of the map, down to half.
+
+        Whatever the threshold: with a low one, most of a picture may be above it, which would explain nothing.
+        """
+        mask = anomalous_pixels(self.anomaly_map, math.inf, self.ignored)
         regions = label_pixels(mask[None])
         mask[mask] = regions == regions[self.anomaly_map[mask].argmax()]
         return mask
@@ -98,7 +102,7 @@ def explain(model: Any, references: IdealReferences, judged: JudgedPicture, resu
             "release or made from tensors, which do not"
         )
     highest = judged.highest()
-    region = judged.region(result["threshold"])
+    region = judged.region()
     compared = _compared(model, references, judged, highest[:COMPARED])
     defect, defect_patches = _defect(model, references, judged, highest)
     text = _text(result, references, compared[0], defect)
@@ -179,7 +183,7 @@ def _marked(model: Any, references: IdealReferences) -> Tensor:
 def _text(
     result: dict[str, Any], references: IdealReferences, compared: dict[str, Any], defect: dict[str, Any] | None
 ) -> str:
-    scores = f"score {result['score']:.3f}, threshold {result['threshold']:.3f}"
+    scores = f"score {result['score']:.3g}, threshold {result['threshold']:.3g}"
     where = {"anomalous": "It differs most here", "normal": "This is its most unusual place"}[result["label"]]
     sentences = [f"{result['label'].capitalize()} ({scores})."]
     good = f"the closest good part is in {_called(references, compared['kind'], compared['reference'])}"

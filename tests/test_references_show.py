@@ -100,12 +100,12 @@ def test_show_says_what_is_in_the_file(references, file, capsys):
     assert "whole pictures at 32 x 32 pixels" in said
     assert references.fingerprint[:12] in said
     calibration = references.calibration
-    assert f"Threshold {calibration.threshold:.3f}: of new good parts like these, about 5.0% are expected" in said
+    assert f"Threshold {calibration.threshold:.3g}: of new good parts like these, about 5.0% are expected" in said
     lines = said.splitlines()
     [dent] = [line for line in lines if line.startswith("dent.png")]
-    assert dent.split() == ["dent.png", "abnormal", "dent", "900", "x", "600", f"{calibration.abnormal_scores[0]:.3f}"]
+    assert dent.split() == ["dent.png", "abnormal", "dent", "900", "x", "600", f"{calibration.abnormal_scores[0]:.3g}"]
     assert len(calibration.normal_scores) == 3
-    assert sum(f"{calibration.normal_scores[0]:.3f}" in line for line in lines if line.startswith("a.png")) == 2
+    assert sum(f"{calibration.normal_scores[0]:.3g}" in line for line in lines if line.startswith("a.png")) == 2
     assert any(line.endswith("the same as normal 1") for line in lines)
     assert [line for line in lines if line.startswith("warning: ")] == [f"warning: {w}" for w in references.warnings]
 

@@ -76,7 +76,7 @@ def promises(calibration: Calibration | None) -> list[str]:
     if calibration is None:
         return ["There is no threshold of its own: pictures are judged by 0.5, which fits no product."]
     sentences = [
-        f"Threshold {calibration.threshold:.3f}: of new good parts like these, about {calibration.false_alarm:.1%} "
+        f"Threshold {calibration.threshold:.3g}: of new good parts like these, about {calibration.false_alarm:.1%} "
         "are expected to reach it and raise a false alarm."
     ]
     if calibration.abnormal_scores:
@@ -95,8 +95,8 @@ def copies(references: IdealReferences) -> list[str]:
         scores = () if references.calibration is None else getattr(references.calibration, f"{kind}_scores")
         if scores and not any(entry.score is not None for entry in entries(references) if entry.kind == kind):
             sentences.append(
-                f"The {kind} scores are of {len(scores)} altered copies or parts of pictures: {min(scores):.3f} to "
-                f"{max(scores):.3f}."
+                f"The {kind} scores are of {len(scores)} altered copies or parts of pictures: {min(scores):.3g} to "
+                f"{max(scores):.3g}."
             )
     return sentences
 
@@ -107,7 +107,7 @@ def describe(references: IdealReferences, path: Path) -> str:
     head, rows = ["reference", "kind", "type", "pixels", "score"], []
     for entry in entries(references):
         size = "{1} x {0}".format(*entry.preview.size) if entry.preview else ""
-        score = "" if entry.score is None else f"{entry.score:.3f}"
+        score = "" if entry.score is None else f"{entry.score:.3g}"
         row = [entry.name, entry.kind, entry.defect_type, size, score]
         rows.append(row if entry.equal_to is None else [*row, f"the same as {entry.kind} {entry.equal_to}"])
     lines += [text_table(head, rows, words=3), ""]

@@ -59,7 +59,7 @@ def _figure(entry: Entry, threshold: float | None) -> str:
         words.append(escape(entry.defect_type))
     if entry.score is not None and threshold is not None:
         side = "over" if entry.score >= threshold else "under"
-        words.append(f"score <span class='{side}'>{entry.score:.3f}</span>")
+        words.append(f"score <span class='{side}'>{entry.score:.3g}</span>")
     if entry.equal_to is not None:
         words.append(f"the same picture as {entry.kind} {entry.equal_to}")
     shown = _image(entry.preview) if entry.preview else "<div class='none'>no picture kept</div>"
@@ -91,7 +91,7 @@ def _strip(references: IdealReferences) -> str:
     at = place(calibration.threshold)
     dots = "".join(
         f"<circle cx='{place(score):.1f}' cy='{22 if name == 'under' else 42}' r='5' class='{name}' "
-        f"fill='currentColor' fill-opacity='.7'><title>{score:.3f}</title></circle>"
+        f"fill='currentColor' fill-opacity='.7'><title>{score:.3g}</title></circle>"
         for name, scores in groups.items()
         for score in scores
     )
@@ -99,6 +99,6 @@ def _strip(references: IdealReferences) -> str:
     return (
         f"<svg viewBox='0 0 {width} {height}' width='{width}' role='img' aria-label='scores of the references'>"
         f"<line x1='{at:.1f}' x2='{at:.1f}' y1='6' y2='56' stroke='#1c2024' stroke-dasharray='4 3'/>"
-        f"<text x='{at:.1f}' y='70' font-size='12' text-anchor='{anchor}'>threshold {calibration.threshold:.3f}</text>"
+        f"<text x='{at:.1f}' y='70' font-size='12' text-anchor='{anchor}'>threshold {calibration.threshold:.3g}</text>"
         f"{dots}</svg><p>Green dots: good parts, each judged as if it were new. Red dots: defective parts.</p>"
     )

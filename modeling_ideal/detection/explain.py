@@ -38,7 +38,7 @@ def explain(arguments: argparse.Namespace) -> str:
 def _places(explanation: dict[str, Any]) -> list[str]:
     """Where things are, in pixels."""
     nearest, defect = explanation["normal"][0], explanation["defect"]
-    lines = [f"  region {explanation['region']['box']}, highest point {explanation['region']['score']:.3f}"]
+    lines = [f"  region {explanation['region']['box']}, highest point {explanation['region']['score']:.3g}"]
     lines.append(
         f"  closest good part: {nearest['kind']} reference {nearest['reference'] + 1} at {nearest['box']}, similarity "
         f"{nearest['similarity']:.2f}"
