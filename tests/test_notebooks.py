@@ -70,5 +70,4 @@ def test_it_runs_from_a_copy_and_shows_as_many_pictures(path, tmp_path):
     shutil.copyfile(path, copy)
     kept, notebook = nbformat.read(path, as_version=4), clean(execute(copy, tmp_path))
     assert len(pictures(notebook)) == len(pictures(kept))
-    assert not MACHINE_PATH.search(nbformat.writes(without_pictures(notebook)))
     assert {item.name for item in tmp_path.iterdir()} <= {path.name, "datasets_cache"}  # it leaves nothing behind
