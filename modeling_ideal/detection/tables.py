@@ -16,15 +16,21 @@ Entry = Mapping[str, Any]
 
 def as_text(entries: Sequence[Entry]) -> str:
     """Make a table with a row per image and the columns that any image has; an error follows at the end of its row."""
-    columns = [name for name in ("label", "type", "score", "confidence") if any(name in entry for entry in entries)]
+    columns = [name for name in ("label", "type", "score", "threshold", "confidence") if any(name in entry for entry in entries)]
     words = 1 + sum(name in ("label", "type") for name in columns)
     rows = []
     for entry in entries:
-        cells = [entry.get(name) for name in columns]
-        row = [entry["image"], *(f"{cell:.3f}" if isinstance(cell, float) else cell or "" for cell in cells)]
+        row = [entry["image"], *(_shown(name, entry.get(name)) for name in columns)]
         row = [*row, entry["error"]] if "error" in entry else row
         rows.append([printable(cell) for cell in row])
     return text_table(["image", *columns], rows, words)
+
+
+def _shown(name: str, value: Any) -> str:
+    """A cell for people: scores may be small, so they have three digits that count."""
+    if isinstance(value, float):
+        return f"{value:.3f}" if name == "confidence" else f"{value:.3g}"
+    return value or ""
 
 
 def as_csv(entries: Sequence[Entry]) -> bytes:
