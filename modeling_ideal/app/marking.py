@@ -26,12 +26,13 @@ class MarkingTools:
             brush=gr.Brush(default_size=14, colors=["#e11d48"], color_mode="fixed"),
             buttons=[],
             interactive=True,
+            height=460,
             elem_id=f"{name}-editor",
         )
         with gr.Row():
             self.way = gr.Radio(list(WAYS), value=PAINTED, label="The defect is", elem_id=f"{name}-way")
             self.defect_type = gr.Textbox(label="Type of defect (optional)", max_length=60, elem_id=f"{name}-type")
-        self.button = gr.Button(button, variant="primary", elem_id=f"{name}-button")
+        self.button = gr.Button(button, elem_id=f"{name}-button")
 
     def inputs(self) -> list[gr.components.Component]:
         """The components that `marks` takes the values of."""

@@ -101,9 +101,7 @@ class Page:
         self._on_select(self.new, "chosen", shown)
         self._on(self.tools.button.click, _mark, shown, self.tools.inputs())
         self._on(self.remove.click, lambda session, progress: session.remove(), shown)
-        self._on(
-            self.calibrate.click, lambda session, progress: session.calibrate(detector, progress), everything
-        )
+        self._on(self.calibrate.click, lambda session, progress: session.calibrate(detector, progress), everything)
         self._on(self.change.click, lambda session, progress: session.change(), everything)
         self._on(self.clear.click, lambda session, progress: session.clear(), everything)
         self._on(

@@ -16,6 +16,7 @@ from .progress import Progress, silent
 from .uploads import MOST_QUERIES, MOST_REFERENCE_BYTES, MOST_REFERENCES, Picture, read_pictures
 from .verdicts import Judged, is_anomalous, keep, suspicious_mask
 
+
 @dataclass
 class Session:
     """The state of one user's page. Methods that act return what to tell the user; ValueError says what was wrong.

@@ -2,8 +2,8 @@
 
 INTRODUCTION = """
 <h1>IDEAL</h1>
-<p>Show a few photographs of good parts and one or a few of defective ones; then see which new parts are bad, and where.
-Nothing is trained. Other visitors do not see your pictures.</p>
+<p>Show a few photographs of good parts and one or a few of defective ones; then see which new parts are bad, and
+where. Nothing is trained. Other visitors do not see your pictures.</p>
 """
 
 STYLE = """
@@ -38,5 +38,8 @@ STYLE = """
 .ideal-gallery .grid-container { grid-template-columns: repeat(auto-fill, minmax(150px, 1fr)) !important;
   height: auto !important; grid-auto-rows: auto !important }
 .ideal-gallery .caption-label { white-space: normal; overflow-wrap: anywhere; max-width: 100% }
-@media (max-width: 520px) { .histogram { font-size: 18px } .gradio-container { padding-left: 6px; padding-right: 6px } }
+.ideal-gallery .thumbnail-lg { display: flex; flex-direction: column; aspect-ratio: auto; height: auto }
+.ideal-gallery .thumbnail-lg img { aspect-ratio: 1; height: auto; min-height: 0 }
+.ideal-gallery .caption-label { position: static; border-width: 0 }
+@media (max-width: 520px) { .histogram { font-size: 18px } }
 """

@@ -19,8 +19,8 @@ FORMATS = ("BMP", "JPEG", "PNG", "TIFF", "WEBP")
 TILE_SIDES = (322, 323)  # of a TIFF file; libtiff takes memory for a whole tile, however small the picture is
 LONGEST_SIDE = 1024  # pixels of a picture and of its map that a session keeps
 LIMITS = (
-    f"Up to {MOST_REFERENCES} references and {MOST_QUERIES} pictures to judge, each up to {MOST_BYTES // 1_000_000} MB "
-    f"and {MOST_PIXELS // 1_000_000} megapixels: PNG, JPEG, WebP, BMP or TIFF."
+    f"Up to {MOST_REFERENCES} references and {MOST_QUERIES} pictures to judge, each up to {MOST_BYTES // 1_000_000} MB"
+    f" and {MOST_PIXELS // 1_000_000} megapixels: PNG, JPEG, WebP, BMP or TIFF."
 )
 
 

@@ -37,7 +37,9 @@ def new_references(session: Session) -> Gallery:
 def references(session: Session) -> str:
     """The references: warnings, scores, threshold and what it promises, pictures."""
     if session.references is None:
-        return '<p class="ideal-note">No references yet: add pictures and calibrate, load a file, or take an example.</p>'
+        return (
+            '<p class="ideal-note">No references yet: add pictures and calibrate, load a file or take an example.</p>'
+        )
     return f'<div class="ideal-references">{sections(session.references)}</div>'
 
 
