@@ -26,7 +26,7 @@ class MarkingTools:
             brush=gr.Brush(default_size=14, colors=["#e11d48"], color_mode="fixed"),
             buttons=[],
             interactive=True,
-            height=460,
+            height=400,
             elem_id=f"{name}-editor",
         )
         with gr.Row():

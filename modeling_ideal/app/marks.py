@@ -27,8 +27,8 @@ def painted_mask(layers: Sequence[np.ndarray], size: tuple[int, int], way: str) 
     if not mask.any():
         return None
     if way == BOX:
-        rows, columns = mask.any(1).nonzero()[0], mask.any(0).nonzero()[0]
-        mask[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] = True
+        rows, columns = mask.nonzero()
+        mask[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1] = True
     return mask
 
 

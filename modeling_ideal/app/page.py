@@ -102,7 +102,7 @@ class Page:
         self._on(self.tools.button.click, _mark, shown, self.tools.inputs())
         self._on(self.remove.click, lambda session, progress: session.remove(), shown)
         self._on(self.calibrate.click, lambda session, progress: session.calibrate(detector, progress), everything)
-        self._on(self.change.click, lambda session, progress: session.change(), everything)
+        self._on(self.change.click, lambda session, progress: session.change(detector), everything)
         self._on(self.clear.click, lambda session, progress: session.clear(), everything)
         self._on(
             self.load.upload,
@@ -272,7 +272,7 @@ def _wrong(detector: Detector) -> Action:
 def _correct(detector: Detector) -> Action:
     def action(session: Session, progress: Any, *drawn: Any) -> str:
         judged = session.selected_picture()
-        mask, defect_type = MarkingTools.marks(judged and judged.picture, *drawn)
+        mask, defect_type = MarkingTools.marks(None if judged is None else judged.picture, *drawn)
         return session.correct(detector, mask, defect_type, progress)
 
     return action

@@ -24,7 +24,7 @@ def write_results(session: Session, model: str) -> list[Path]:
         model: the name of the model, or its folder.
     """
     if not session.judged or session.references is None:
-        raise ValueError("expected judged pictures first, got none")
+        raise ValueError("expected references and judged pictures first, got none")
     folder, shown = session.folder(), []
     thumbnails: dict[str, Thumbnails] = {}
     for judged in session.judged:

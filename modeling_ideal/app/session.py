@@ -117,12 +117,16 @@ class Session:
         self._judge_with(detector, references, [each.picture for each in self.judged], progress)
         return ""
 
-    def change(self) -> str:
-        """Take the pictures of this session back out of the references, to be changed."""
+    def change(self, detector: Detector) -> str:
+        """Take the pictures of this session back out of the references, to be changed.
+
+        What was judged stays as it is until there are references again.
+        """
         if not self.own:
             raise ValueError("expected references that were added on this page, got none")
-        self.new, self.own, self.chosen = [*self.own, *self.new], [], None
-        self.references, self.calibration, self.judged, self.selected = self.loaded, None, [], None
+        self.new, self.own, self.chosen, self.references = [*self.own, *self.new], [], None, self.loaded
+        if self.loaded is not None:
+            self._judge_with(detector, self.loaded, [each.picture for each in self.judged])
         return "The references can be changed; calibrate again after that."
 
     def take_example(self, detector: Detector, name: str, progress: Progress = silent) -> str:
@@ -181,7 +185,8 @@ class Session:
         """
         judged = self.selected_picture()
         if judged is None or self.references is None:
-            raise ValueError("expected a selected picture, got none")
+            missing = "references" if self.references is None else "picture"
+            raise ValueError(f"expected references and a selected picture, got no {missing}")
         if self.num_references() >= MOST_REFERENCES:
             raise ValueError(f"expected at most {MOST_REFERENCES} references, got one more")
         added = replace(judged.picture, defective=False)

@@ -39,7 +39,7 @@ STYLE = """
   height: auto !important; grid-auto-rows: auto !important }
 .ideal-gallery .caption-label { white-space: normal; overflow-wrap: anywhere; max-width: 100% }
 .ideal-gallery .thumbnail-lg { display: flex; flex-direction: column; aspect-ratio: auto; height: auto }
-.ideal-gallery .thumbnail-lg img { aspect-ratio: 1; height: auto; min-height: 0 }
+.ideal-gallery .thumbnail-lg img { aspect-ratio: 4 / 3; height: auto; min-height: 0 }
 .ideal-gallery .caption-label { position: static; border-width: 0 }
 @media (max-width: 520px) { .histogram { font-size: 18px } }
 """

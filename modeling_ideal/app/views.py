@@ -1,5 +1,6 @@
 """What the page shows of a session, as HTML and pictures. Pure functions; every name is escaped."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ from PIL import Image
 
 from ..detection.contents_page import sections
 from ..outlines import outlined
+from ..pipeline_results import DEFAULT_THRESHOLD
 from ..report.histogram import draw_histogram
 from ..report.page import COLOURS, CONFIDENCE, MOST_REGIONS, escaped
 from ..report.thumbnails import make_thumbnails
@@ -82,9 +84,11 @@ def summary(session: Session) -> str:
 
 def slider(session: Session) -> dict[str, Any]:
     """The settings of the threshold's slider: scores of most products use a small part of 0..1."""
-    highest = max([session.threshold, *(judged.score for judged in session.judged)])
-    maximum = min(1.0, 1.25 * highest) or 1.0
-    return {"value": session.threshold, "maximum": maximum, "step": maximum / 1000}
+    own = DEFAULT_THRESHOLD if session.calibration is None else session.calibration.threshold
+    highest = max([own, *(judged.score for judged in session.judged)])
+    digits = 1 - math.floor(math.log10(highest)) if highest > 0 else 1
+    maximum = max(min(1.0, math.ceil(1.25 * highest * 10**digits) / 10**digits), session.threshold)
+    return {"value": float(f"{session.threshold:.4g}"), "maximum": maximum, "step": 10.0 ** -(digits + 2)}
 
 
 def details(session: Session) -> str:
