@@ -101,5 +101,5 @@ def test_paint_on_another_scale_is_brought_to_that_of_the_picture():
 def test_nothing_painted_is_no_mask():
     assert painted_mask(layers_of(None), (4, 4), PAINTED) is None
     assert painted_mask(layers_of({"background": 1, "layers": [layer((4, 4))]}), (4, 4), BOX) is None
-    with pytest.raises(ValueError, match="expected one of .* got 'circle'"):
+    with pytest.raises(ValueError, match=r"expected one of .* got 'circle'"):
         painted_mask([], (4, 4), "circle")
