@@ -46,7 +46,7 @@ class Page:
 
     def _lay_out_references(self) -> None:
         with gr.Row():
-            self.examples = [gr.Button(f"Example: {name}", size="sm", min_width=100) for name in NAMES]
+            self.examples = [gr.Button(f"Try {name}", size="sm", min_width=80) for name in NAMES]
         with gr.Row():
             self.good = _drop_zone("Good parts", "drop-good")
             self.defective = _drop_zone("Defective parts", "drop-defective")
@@ -94,34 +94,24 @@ class Page:
 
     def _connect_references(self) -> None:
         detector, shown, everything = self.detector, self._reference_part, self._everything
+        long: dict[str, Any] = {"show_progress_on": self.references}
         for button, name in zip(self.examples, NAMES, strict=True):
-            self._on(button.click, _taking(detector, name), everything)
+            self._on(button.click, _taking(detector, name), everything, **long)
         for zone, defective in ((self.good, False), (self.defective, True)):
-            self._on(zone.upload, _adding(defective), shown, [zone], emptied=zone)
+            self._on(zone.upload, _adding(defective), shown, [zone], emptied=zone, show_progress_on=zone)
         self._on_select(self.new, "chosen", shown)
-        self._on(self.tools.button.click, _mark, shown, self.tools.inputs())
-        self._on(self.remove.click, lambda session, progress: session.remove(), shown)
-        self._on(self.calibrate.click, lambda session, progress: session.calibrate(detector, progress), everything)
-        self._on(self.change.click, lambda session, progress: session.change(detector), everything)
-        self._on(self.clear.click, lambda session, progress: session.clear(), everything)
-        self._on(
-            self.load.upload,
-            lambda session, progress, file: session.load(detector, Path(file)),
-            everything,
-            [self.load],
-            emptied=self.load,
-        )
+        self._on(self.tools.button.click, _mark, shown, self.tools.inputs(), show_progress="hidden")
+        self._on(self.remove.click, lambda session, progress: session.remove(), shown, show_progress="hidden")
+        self._on(self.calibrate.click, _calibrating(detector), everything, **long)
+        self._on(self.change.click, lambda session, progress: session.change(detector), everything, **long)
+        self._on(self.clear.click, lambda session, progress: session.clear(), everything, **long)
+        self._on(self.load.upload, _loading(detector), everything, [self.load], emptied=self.load, **long)
         self._on_file(self.save.click, write_references, self.saved)
 
     def _connect_inspection(self) -> None:
-        detector = self.detector
-        self._on(
-            self.queries.upload,
-            lambda session, progress, files: session.judge(detector, [Path(file) for file in files], progress),
-            self._inspection_part,
-            [self.queries],
-            emptied=self.queries,
-        )
+        detector, shown = self.detector, self._inspection_part
+        long: dict[str, Any] = {"show_progress_on": self.summary}
+        self._on(self.queries.upload, _judging(detector), shown, [self.queries], emptied=self.queries, **long)
         self._on(
             self.threshold.input,
             lambda session, progress, value: session.move(value),
@@ -130,10 +120,11 @@ class Page:
             show_progress="hidden",
             trigger_mode="always_last",
         )
-        self._on(self.reset.click, lambda session, progress: session.reset_threshold(), self._inspection_part)
+        self._on(self.reset.click, lambda session, progress: session.reset_threshold(), shown, show_progress="hidden")
         self._on_select(self.overview, "selected", self._selected_part)
-        self._on(self.wrong.click, _wrong(detector), self._everything)
-        self._on(self.missed_tools.button.click, _correct(detector), self._everything, self.missed_tools.inputs())
+        marked: dict[str, Any] = {"inputs": self.missed_tools.inputs(), "show_progress_on": self.details}
+        self._on(self.wrong.click, _wrong(detector), self._everything, show_progress_on=self.details)
+        self._on(self.missed_tools.button.click, _correct(detector), self._everything, **marked)
         self._on_file(self.export.click, lambda session: write_results(session, detector.model_name), self.files)
 
     def _reference_part(self, session: Session) -> Shown:
@@ -254,6 +245,18 @@ def _taking(detector: Detector, name: str) -> Action:
 
 def _adding(defective: bool) -> Action:
     return lambda session, progress, files: session.add_references([Path(file) for file in files], defective)
+
+
+def _calibrating(detector: Detector) -> Action:
+    return lambda session, progress: session.calibrate(detector, progress)
+
+
+def _loading(detector: Detector) -> Action:
+    return lambda session, progress, file: session.load(detector, Path(file))
+
+
+def _judging(detector: Detector) -> Action:
+    return lambda session, progress, files: session.judge(detector, [Path(file) for file in files], progress)
 
 
 def _mark(session: Session, progress: Any, *drawn: Any) -> str:

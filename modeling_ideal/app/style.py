@@ -10,13 +10,14 @@ STYLE = """
 .gradio-container { padding-bottom: 90px !important }
 .over { color: #c62828 } .under { color: #16803d }
 .dark .over { color: #ff8a80 } .dark .under { color: #6fcf97 }
+#references, #summary { min-height: 70px }
 .ideal-note { opacity: .75; font-size: 13px }
 #messages { position: fixed; left: 0; right: 0; bottom: 0; z-index: 900; pointer-events: none; border: 0 }
 .ideal-message { pointer-events: auto; max-width: 860px; margin: 0 auto 10px; padding: 10px 14px; border-radius: 8px;
   background: #fff6e0; color: #3b2f00; border: 1px solid #e5a000; overflow-wrap: anywhere;
   max-height: 40vh; overflow-y: auto }
 .ideal-references h2 { font-size: 17px; margin: 18px 0 6px }
-.ideal-references .grid { display: grid; gap: 12px; grid-template-columns: repeat(auto-fill, minmax(160px, 1fr)) }
+.ideal-references .grid { display: grid; gap: 12px; grid-template-columns: repeat(auto-fill, minmax(130px, 1fr)) }
 .ideal-references figure { margin: 0; min-width: 0 }
 .ideal-references figcaption { font-size: 13px; overflow-wrap: anywhere }
 .ideal-references img { width: 100%; border-radius: 6px; display: block }
@@ -41,5 +42,5 @@ STYLE = """
 .ideal-gallery .thumbnail-lg { display: flex; flex-direction: column; aspect-ratio: auto; height: auto }
 .ideal-gallery .thumbnail-lg img { aspect-ratio: 4 / 3; height: auto; min-height: 0 }
 .ideal-gallery .caption-label { position: static; border-width: 0 }
-@media (max-width: 520px) { .histogram { font-size: 18px } }
+@media (max-width: 520px) { .histogram { font-size: 18px } .ideal-references svg text { font-size: 22px } }
 """
