@@ -46,7 +46,7 @@ class Page:
 
     def _lay_out_references(self) -> None:
         with gr.Row():
-            self.examples = [gr.Button(f"Try {name}", size="sm", min_width=80) for name in NAMES]
+            self.examples = [gr.Button(f"{name.capitalize()} example", size="sm", min_width=90) for name in NAMES]
         with gr.Row():
             self.good = _drop_zone("Good parts", "drop-good")
             self.defective = _drop_zone("Defective parts", "drop-defective")

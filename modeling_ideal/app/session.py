@@ -151,8 +151,12 @@ class Session:
         """Judge uploaded pictures."""
         if self.references is None:
             raise ValueError("expected references first: add pictures and calibrate, load a file, or take an example")
+        references = self.references
         pictures, refused = read_pictures(files, [each.picture.name for each in self.judged], MOST_QUERIES)
-        self.judged = [*self.judged, *self._scored(detector, self.references, pictures, progress)]
+        scored = self._scored(detector, references, pictures, progress)
+        if self.references is not references:
+            raise ValueError("expected the same references until all is judged, got others: add the pictures again")
+        self.judged = [*self.judged, *scored]
         self._select_highest()
         return "\n".join(refused)
 

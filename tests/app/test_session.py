@@ -180,6 +180,16 @@ def test_there_are_limits(taught, detector, files, monkeypatch):
         taught.correct(detector)
 
 
+def test_references_that_change_meanwhile_are_noticed(taught, detector, files):
+    def change(items, text):
+        taught.references = None
+        return items
+
+    with pytest.raises(ValueError, match="expected the same references until all is judged, got others"):
+        taught.judge(detector, [files["part_1"]], change)
+    assert len(taught.judged) == 2
+
+
 def test_what_is_missing_is_said(detector, files):
     session = Session()
     for action, message in (
