@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 INSTALLED := .venv-installed
 
-.PHONY: help demo test check installed style bench notebooks clean
+.PHONY: help demo test check installed style bench notebooks fuzz clean
 
 help:
 	@echo "make demo       judge rendered parts with the embedded model; writes ideal-demo/index.html"
@@ -14,6 +14,7 @@ help:
 	@echo "make installed  install the package without extras into an empty environment, and use it"
 	@echo "make style      format the code and apply safe lint fixes"
 	@echo "make bench      measure scoring against the backbone; writes benchmarks.json"
+	@echo "make fuzz       10,000 cases of bad input through every way in; says what it found"
 	@echo "make notebooks  execute the notebooks and keep what they show"
 
 $(READY): pyproject.toml constraints.txt
@@ -49,6 +50,9 @@ bench: $(READY)
 
 notebooks: $(READY)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.notebooks
+
+fuzz: $(READY)
+	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.fuzz --cases 10000
 
 clean:
 	rm -rf $(VENV) $(INSTALLED) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage

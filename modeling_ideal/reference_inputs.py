@@ -156,7 +156,7 @@ def _reference_images(images: Any, name: str) -> list | None:
     """Bring the images of one kind to a list, with file objects as bytes; None stays None."""
     if images is None:
         return None
-    listed = [_content(image, f"{name}[{index}]") for index, image in enumerate(image_list(images))]
+    listed = [_content(image, f"{name}[{index}]") for index, image in enumerate(image_list(images, name))]
     for index, image in enumerate(listed):
         if not is_single_image(image):
             raise ValueError(f"{name}[{index}]: expected an image, got {type(image).__name__}")
