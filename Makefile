@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 INSTALLED := .venv-installed
 
-.PHONY: help demo test check installed style bench notebooks fuzz clean
+.PHONY: help demo test check installed style bench notebooks fuzz faults clean
 
 help:
 	@echo "make demo       judge rendered parts with the embedded model; writes ideal-demo/index.html"
@@ -15,6 +15,7 @@ help:
 	@echo "make style      format the code and apply safe lint fixes"
 	@echo "make bench      measure scoring against the backbone; writes benchmarks.json"
 	@echo "make fuzz       10,000 cases of bad input through every way in; says what it found"
+	@echo "make faults     kill every kind of writer 50 times; says whether anything was half-written or lost"
 	@echo "make notebooks  execute the notebooks and keep what they show"
 
 $(READY): pyproject.toml constraints.txt
@@ -53,6 +54,9 @@ notebooks: $(READY)
 
 fuzz: $(READY)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.fuzz --cases 10000
+
+faults: $(READY)
+	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.faults --kills 50
 
 clean:
 	rm -rf $(VENV) $(INSTALLED) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -211,13 +212,15 @@ class IdealReferences:
         tensors = self._tensors()
         tensors |= {} if self.pictures is None else self.pictures.tensors(self.normal_features[0])
         tensors |= {} if self.previews is None else self.previews.tensors()
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        temporary = path.with_name(f".{secrets.token_hex(8)}.partial")  # short, since names have a limit
         try:
             save_file(
                 {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
                 temporary,
                 metadata={"format": self.file_format, "header": json.dumps(header)},
             )
+            with open(temporary, "rb") as stream:
+                os.fsync(stream.fileno())  # otherwise a power cut could leave an empty file under the new name
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ def main() -> int:
     for name in tqdm(arguments.kinds, unit=" kinds", disable=None):
         with tempfile.TemporaryDirectory() as folder:
             try:
-                versions = kill_again_and_again(name, Path(folder), arguments.kills, arguments.seed)
+                versions = kill_again_and_again(KINDS[name], Path(folder), arguments.kills, arguments.seed)
                 rows.append([name, str(arguments.kills), str(versions), "none"])
             except Exception:
                 faults += 1
