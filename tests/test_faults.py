@@ -228,3 +228,11 @@ def test_pictures_that_vanish_are_errors_and_the_others_are_judged(line, tmp_pat
     entries = json.loads((tmp_path / "found" / "results.json").read_text())["images"]
     assert [Path(entry["image"]).name for entry in entries if "error" in entry] == ["3.png"]
     assert len(entries) == kinds.PICTURES
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", "no JSON", "\u00e4"])
+def test_a_foreign_mark_in_the_folder_of_a_watch_is_said(line, tmp_path, capsys, content):
+    (tmp_path / "watched").mkdir()
+    (tmp_path / "watched" / ".written-by-ideal-watch").write_text(content, "latin-1")
+    assert main(jobs(line, tmp_path)["watch"]) == 3
+    assert "expected the mark of `ideal watch`, got another file; choose another --out" in said_in_a_sentence(capsys)
