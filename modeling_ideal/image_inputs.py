@@ -221,6 +221,14 @@ def read_image(image: Image.Image, name: str) -> Image.Image:
     return turned
 
 
+def converted(image: Image.Image, mode: str, name: str) -> Image.Image:
+    """Convert a PIL image to another mode."""
+    try:
+        return image.convert(mode)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected a mode that converts to {mode}, got {image.mode}") from error
+
+
 def tensor_values(tensor: torch.Tensor, name: str) -> np.ndarray:
     """The values of a tensor; as float32, where NumPy lacks the type."""
     try:
@@ -240,10 +248,7 @@ def _from_pil(image: Image.Image, name: str) -> np.ndarray:
                 raise ValueError(f"{name}: expected 16-bit values in 0..65535, got {array.min()}..{array.max()}")
             array = array.astype(np.uint16)
         return _to_rgb(_scale(array[..., None], name))
-    try:
-        return np.asarray(image.convert("RGB"))
-    except ValueError as error:
-        raise ValueError(f"{name}: expected a mode that converts to RGB, got {image.mode}") from error
+    return np.asarray(converted(image, "RGB", name))
 
 
 def channels_last(array: np.ndarray, name: str, first: bool) -> np.ndarray:

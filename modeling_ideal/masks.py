@@ -18,6 +18,7 @@ from .image_inputs import (
     NUMBERS,
     ImageInput,
     channels_last,
+    converted,
     is_encoded,
     is_single_image,
     open_image,
@@ -85,11 +86,11 @@ def marked_pixels(mask: Image.Image, name: str) -> np.ndarray:
     lossy = mask.format in LOSSY_FORMATS
     if mask.mode in PALETTE_MODES:
         indices = np.asarray(mask) if mask.mode == "P" else np.asarray(mask)[..., 0]
-        mask = mask.convert("RGBA")
+        mask = converted(mask, "RGBA", name)
         if not np.asarray(mask)[..., :3].any() and indices.min() < indices.max():
             return indices != 0
     elif mask.mode not in PLAIN_MODES:
-        mask = mask.convert("RGB")
+        mask = converted(mask, "RGB", name)
     limit = HALF_OF_WHITE if lossy else 0
     return _nonzero_pixels(np.asarray(mask), limit, has_alpha=mask.mode in ("LA", "RGBA"), name=name)
 

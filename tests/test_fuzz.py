@@ -121,6 +121,7 @@ closed.close()
 MASKS = {
     "text": (np.full((4, 4), "a"), "x: expected an array of integers, floats or booleans, got <U1"),
     "closed": (closed, "x: expected a readable image, got ValueError: Operation on closed image"),
+    "another mode": (Image.new("La", (4, 4)), "x: expected a mode that converts to RGB, got La"),
     "an object": (object(), "x: expected an image, an array, a box .*, got object$"),
     "sparse": (torch.zeros(4, 4).to_sparse(), "x: expected a dense tensor of numbers, got one of"),
 }

@@ -61,7 +61,7 @@ class Ways:
     def through_processor(self, sample: Sample) -> str:
         """As a query, alone."""
         with refusals() as refused:
-            query = self.processor(query=sample.value)["query"].numpy()
+            query = self.processor(query=[sample.value])["query"].numpy()
             check(query.shape[1:] == (3, 32, 32) and np.isfinite(query).all(), f"a query of shape {query.shape}")
             if sample.shown is not None:
                 expected = self.processor(query=sample.shown)["query"].numpy()
