@@ -118,8 +118,9 @@ def open_image(image: EncodedImage, name: str | None = None, *, one_frame: bool 
     except Exception as error:  # Pillow's plug-ins raise OSError, SyntaxError, ValueError, struct.error, ...
         raise unreadable(file, error, name) from error
     if several:
-        where = _place(file, name)
-        raise ValueError(f"{where}: expected an image of one frame, got a {turned.format} file of several")
+        raise ValueError(
+            f"{_place(file, name)}: expected an image of one frame, got a {turned.format} file of several"
+        )
     return turned
 
 
@@ -141,8 +142,8 @@ def _has_further_frame(opened: Image.Image) -> bool:
     """Whether a file has, after the first frame, one that is not smaller."""
     if opened.format not in FORMATS_WITH_FRAMES or not getattr(opened, ANIMATED, False):
         return False
-    first, others = opened.width * opened.height, range(1, getattr(opened, "n_frames", 1))
-    for place in others:
+    first = opened.width * opened.height
+    for place in range(1, getattr(opened, "n_frames", 1)):
         opened.seek(place)
         if opened.width * opened.height >= first:
             return True
@@ -194,9 +195,9 @@ def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 def _source(file: ImageFile) -> str | os.PathLike | BytesIO:
     """What Pillow can open: a path, or the bytes of a file or an address."""
-    if not isinstance(file, (str, os.PathLike)):
-        return BytesIO(file)
-    return _download(str(file)) if str(file).startswith(ADDRESSES) else file
+    if isinstance(file, (str, os.PathLike)):
+        return _download(str(file)) if str(file).startswith(ADDRESSES) else file
+    return BytesIO(file)
 
 
 def _download(address: str) -> BytesIO:
@@ -213,20 +214,12 @@ def read_image(image: Image.Image, name: str) -> Image.Image:
     """Read a PIL image, which may be a file that was opened and not read yet, and turn it upright."""
     try:
         image.load()
-        turned = upright(image)
+        turned = upright(image.convert("LA") if image.mode == "La" else image)  # which converts to nothing else
     except Exception as error:  # as in `open_image`
         raise ValueError(f"{name}: expected a readable image, got {_reason(error)}") from error
     if 0 in turned.size:
         raise ValueError(f"{name}: expected at least one pixel, got a picture of {turned.width} x {turned.height}")
     return turned
-
-
-def converted(image: Image.Image, mode: str, name: str) -> Image.Image:
-    """Convert a PIL image to another mode."""
-    try:
-        return image.convert(mode)
-    except ValueError as error:
-        raise ValueError(f"{name}: expected a mode that converts to {mode}, got {image.mode}") from error
 
 
 def tensor_values(tensor: torch.Tensor, name: str) -> np.ndarray:
@@ -248,7 +241,7 @@ def _from_pil(image: Image.Image, name: str) -> np.ndarray:
                 raise ValueError(f"{name}: expected 16-bit values in 0..65535, got {array.min()}..{array.max()}")
             array = array.astype(np.uint16)
         return _to_rgb(_scale(array[..., None], name))
-    return np.asarray(converted(image, "RGB", name))
+    return np.asarray(image.convert("RGB"))
 
 
 def channels_last(array: np.ndarray, name: str, first: bool) -> np.ndarray:
@@ -257,10 +250,9 @@ def channels_last(array: np.ndarray, name: str, first: bool) -> np.ndarray:
         raise ValueError(f"{name}: expected at least one pixel, got shape {array.shape}")
     if array.ndim == 2:
         return array[..., None]
-    if array.ndim == 3:
-        axes = [axis for axis in ((0, -1) if first else (-1, 0)) if array.shape[axis] in (1, 3, 4)]
-        if axes:
-            return np.moveaxis(array, axes[0], -1)
+    for axis in (0, -1) if first else (-1, 0):
+        if array.ndim == 3 and array.shape[axis] in (1, 3, 4):
+            return np.moveaxis(array, axis, -1)
     raise ValueError(
         f"{name}: expected an array (H, W), (H, W, c) or (c, H, W) with 1, 3 or 4 channels, got shape {array.shape}"
     )

@@ -18,7 +18,6 @@ from .image_inputs import (
     NUMBERS,
     ImageInput,
     channels_last,
-    converted,
     is_encoded,
     is_single_image,
     open_image,
@@ -86,11 +85,11 @@ def marked_pixels(mask: Image.Image, name: str) -> np.ndarray:
     lossy = mask.format in LOSSY_FORMATS
     if mask.mode in PALETTE_MODES:
         indices = np.asarray(mask) if mask.mode == "P" else np.asarray(mask)[..., 0]
-        mask = converted(mask, "RGBA", name)
+        mask = mask.convert("RGBA")
         if not np.asarray(mask)[..., :3].any() and indices.min() < indices.max():
             return indices != 0
     elif mask.mode not in PLAIN_MODES:
-        mask = converted(mask, "RGB", name)
+        mask = mask.convert("RGB")
     limit = HALF_OF_WHITE if lossy else 0
     return _nonzero_pixels(np.asarray(mask), limit, has_alpha=mask.mode in ("LA", "RGBA"), name=name)
 

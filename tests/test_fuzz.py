@@ -103,7 +103,6 @@ REFUSED = {
     "a long name": ("a" * 5000, "^x: a{300}: expected a readable image, got OSError: .{0,300}$"),
     "no pixel": (Image.new("L", (0, 7)), "x: expected at least one pixel, got a picture of 0 x 7"),
     "no row": (np.zeros((0, 7), np.float32), r"x: expected at least one pixel, got shape \(0, 7\)"),
-    "another mode": (Image.new("La", (8, 8)), "x: expected a mode that converts to RGB, got La"),
     "no values": (torch.empty(3, 8, 8, device="meta"), "x: expected a dense tensor of numbers, got one of .* on meta"),
     "sparse": (torch.zeros(3, 8, 8).to_sparse(), "x: expected a dense tensor of numbers, got one of .*sparse"),
 }
@@ -121,7 +120,6 @@ closed.close()
 MASKS = {
     "text": (np.full((4, 4), "a"), "x: expected an array of integers, floats or booleans, got <U1"),
     "closed": (closed, "x: expected a readable image, got ValueError: Operation on closed image"),
-    "another mode": (Image.new("La", (4, 4)), "x: expected a mode that converts to RGB, got La"),
     "an object": (object(), "x: expected an image, an array, a box .*, got object$"),
     "sparse": (torch.zeros(4, 4).to_sparse(), "x: expected a dense tensor of numbers, got one of"),
 }
@@ -156,6 +154,14 @@ def test_exif_that_cannot_be_read_turns_nothing_whoever_asks_and_how_often(form)
     opened = Image.open(io.BytesIO(content))
     for image in (content, content, opened, opened):
         assert np.array_equal(load_image(image, "x"), expected)
+
+
+@pytest.mark.parametrize("mode", ["La", "RGBa"])
+def test_modes_with_multiplied_alpha_are_read(mode):
+    plain = Image.fromarray(PIXELS).convert("LA" if mode == "La" else "RGBA")
+    expected = np.asarray(plain.convert("RGB"))
+    assert np.array_equal(load_image(plain.convert(mode), "x"), expected)
+    assert load_area(plain.convert(mode), SIZE, "x").any()
 
 
 def test_a_carriage_return_in_a_name_does_not_tear_the_table():
