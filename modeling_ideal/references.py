@@ -6,6 +6,7 @@ import secrets
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,6 @@ class IdealReferences:
     previews: Previews | None = None
     tile_size: tuple[int, int] | None = None
     file_format: str = FORMAT
-    normal_directions: list[Tensor] = field(init=False, repr=False)  # R tensors (Q_r, C) at length 1
     _calibrations: dict[tuple, Calibration] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,7 +82,11 @@ class IdealReferences:
             raise ValueError(
                 f"types: expected one for each of {self.num_abnormal} abnormal references, got {self.types}"
             )
-        self.normal_directions = [F.normalize(features, dim=-1) for features in self.normal_features]
+
+    @cached_property
+    def normal_directions(self) -> list[Tensor]:
+        """R tensors (Q_r, C), the normal features at length 1; made when they are first needed."""
+        return [F.normalize(features, dim=-1) for features in self.normal_features]
 
     def __len__(self) -> int:
         """The number R of reference sets."""
