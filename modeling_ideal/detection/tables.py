@@ -36,7 +36,7 @@ def _shown(name: str, value: Any) -> str:
 def as_csv(entries: Sequence[Entry]) -> bytes:
     """The results as CSV: `regions` is their number, and `box` the x0 y0 x1 y1 of the highest one."""
     buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
+    writer = csv.writer(buffer)  # ends lines with \r\n, and so quotes a name that has either
     writer.writerow(COLUMNS)
     for entry in entries:
         writer.writerow([_cell(name, value) for name, value in _row(entry).items()])
