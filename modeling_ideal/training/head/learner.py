@@ -1,7 +1,6 @@
 """What a run trains: the head of IDEAL, or one of its rivals."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import nn

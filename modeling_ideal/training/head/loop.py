@@ -16,7 +16,6 @@ from .loss_checks import check_falling_losses, check_finite_losses
 from .options import HeadTrainingOptions
 from .schedule import build_optimizer, rate_at, warmup_steps
 
-
 Validation = Callable[[], dict[str, Any]]
 """Metrics by set-up on the held-out categories, as the head is now."""
 

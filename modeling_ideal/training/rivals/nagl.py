@@ -1,4 +1,4 @@
-"""NAGL (Wang et al., 2025): proxies mine the residuals of abnormal references, then learn what is anomalous in a query.
+"""NAGL (Wang et al., 2025): proxies mine the residuals of abnormal references, then learn the anomalies of a query.
 
 Residual mining: learned proxies attend to the anomalous patches of the abnormal references, with their residuals as
 values. Anomaly feature learning: the result attends to the query, with its residuals as keys and its features as
