@@ -16,7 +16,7 @@ from .registry import method
 THRESHOLD = 10.0  # of the first component, in the units of DINOv2's features
 BORDER = 0.2  # of each side, outside the centre of a picture
 CENTRE_SHARE = 0.35  # of the centre, which the object covers at least
-KERNEL = 3  # patches, by which the object is widened and its holes are closed
+KERNEL = 3  # patches of a row, as in the authors' code, by which the object is widened and its holes are closed
 
 
 @method(on_request=True)
@@ -53,8 +53,9 @@ def object_mask(features: Tensor) -> Tensor:
     # Here it is the one that covers more of the centre, so that the digits of a library do not decide.
     sides = [component > THRESHOLD, -component > THRESHOLD]
     chosen = max(sides, key=lambda mask: int(centre(mask).sum()))
-    widened = _largest(chosen[None].float())
-    return -_largest(-_largest(widened))[0] > 0  # closing: widened, then narrowed
+    widened = _largest(chosen.flatten()[None].float())
+    closed = -_largest(-_largest(widened))  # widened, then narrowed
+    return (closed > 0).view(features.shape[:2])
 
 
 def centre(masks: Tensor) -> Tensor:
@@ -63,6 +64,6 @@ def centre(masks: Tensor) -> Tensor:
     return masks[..., top:bottom, left:right]
 
 
-def _largest(maps: Tensor) -> Tensor:
-    """The largest value around each place of maps (n, h, w)."""
-    return F.max_pool2d(maps, KERNEL, stride=1, padding=KERNEL // 2)
+def _largest(rows: Tensor) -> Tensor:
+    """The largest value around each place of rows (n, N)."""
+    return F.max_pool1d(rows, KERNEL, stride=1, padding=KERNEL // 2)
