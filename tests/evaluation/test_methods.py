@@ -77,7 +77,7 @@ def expected(name, patch, parts):
     }[name]()
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - {"subspace", "coreset"}))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"anomaly_dino", "subspace", "coreset"}))
 def test_a_method_is_what_it_says(name, features, context, plainly, plainly_shared):
     scores = METHODS[name](Query(features["query"].flatten(0, 1), context, GRID))
     assert scores.shape == (20,)
@@ -128,9 +128,9 @@ def test_every_file_of_the_folder_adds_its_methods_in_the_order_of_their_names()
     assert set(METHODS) == {
         *("abnormal_matching", "both_matching", "normal_matching", "rotated_normal_matching"),
         *("residual_matching", "nve_matching", "shared_normal_matching", "shared_nve_matching"),
-        *("residual_length", "nve_length", "subspace", "coreset"),
+        *("residual_length", "nve_length", "subspace", "coreset", "anomaly_dino"),
     }
-    assert {"rotated_normal_matching"} == ON_REQUEST
+    assert {"anomaly_dino", "rotated_normal_matching"} == ON_REQUEST
 
 
 def test_a_name_is_given_once():
