@@ -6,7 +6,7 @@ from functools import partial
 from torch import Tensor
 
 from ...anomalous_patches import estimate_mask
-from ...normal_variation_eraser import erase_normal_variation, unit
+from ...normal_variation_eraser import erase_normal_variation, nearest_normals, unit
 
 # The paper's settings of the eraser, also where it is a plug-in of another method (appendix D).
 erase = partial(
@@ -50,5 +50,7 @@ def gather_references(normal: Tensor | None, abnormal: Tensor | None, marked: Te
 
 def residuals(targets: Tensor, normals: Tensor, denoise: bool) -> Tensor:
     """Patches (P, C) less the nearest of the normal ones (Q, C) by cosine, denoised (Eq. 4) or not (Eq. 1): (P, C)."""
-    deviations = erase(targets, normals, unit(normals))
-    return deviations.denoised if denoise else deviations.residual
+    if denoise:
+        return erase(targets, normals, unit(normals)).denoised
+    _, nearest = nearest_normals(unit(targets), unit(normals), 1)
+    return targets - normals[nearest[:, 0]]
