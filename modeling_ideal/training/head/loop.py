@@ -113,7 +113,7 @@ class HeadTraining:
 
     def _end_epoch(self, epoch: int) -> None:
         options = self.options
-        if options.model is None:
+        if options.model is None and options.method is None:  # a rival may learn as slowly as its authors let it
             means = [losses["loss"] for losses in self.progress.epoch_losses(options.steps_per_epoch)]
             check_falling_losses(means, -(-self.warmup // options.steps_per_epoch))
         due = epoch % options.validation_every == 0 or epoch == options.epochs

@@ -111,9 +111,8 @@ class HeadTrainingOptions:
         if self.method is not None:
             if self.method not in LEARNING_RATES:
                 raise ValueError(f"method: expected one of {list(LEARNING_RATES)}, got {self.method!r}")
-            if self.model is not None or self.held_out:
-                given = "--model" if self.model is not None else "--held_out"
-                raise ValueError(f"expected --backbone and no held-out categories with --method, got {given}")
+            if self.model is not None:
+                raise ValueError("expected --backbone with --method, which is trained from scratch, got --model")
         if self.learning_rate is None:
             self.learning_rate = LEARNING_RATE if self.method is None else LEARNING_RATES[self.method]
 

@@ -8,7 +8,6 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from ...modeling_ideal import IdealModel
 from ..launch import make_accelerator
 from .batches import Batches
 from .checkpoints import Checkpoints
@@ -63,7 +62,7 @@ def train_head(options: HeadTrainingOptions) -> dict[str, Any]:
 
 def _validation(options: HeadTrainingOptions, learner: Learner, held_out: Source | None) -> Validation | None:
     """How to validate; raises, before any training, if a held-out category has too few pictures."""
-    if held_out is None or not isinstance(learner.result, IdealModel):
+    if held_out is None:
         return None
     sets = validation_sets(held_out, options.setups, options.validation_seeds)
     return partial(validate, learner.result, held_out, sets)

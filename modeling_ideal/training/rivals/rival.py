@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
@@ -47,6 +48,11 @@ class Rival(nn.Module, ABC):
     @abstractmethod
     def score(self, query: Tensor, encoded: Any) -> Tensor:
         """Patch scores (h, w) of a query (h, w, C), higher = more anomalous."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        return next(self.parameters()).device
 
     @property
     def fingerprint(self) -> str:
