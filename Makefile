@@ -5,16 +5,18 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 INSTALLED := .venv-installed
 
-.PHONY: help demo test check installed style bench notebooks clean
+.PHONY: help demo test check docs installed style bench notebooks pictures clean
 
 help:
 	@echo "make demo       judge rendered parts with the embedded model; writes ideal-demo/index.html"
 	@echo "make test       run the tests, with branch coverage"
 	@echo "make check      lint, formatting, types, import boundaries"
+	@echo "make docs       build the site of docs/ into site/; open site/index.html"
 	@echo "make installed  install the package without extras into an empty environment, and use it"
 	@echo "make style      format the code and apply safe lint fixes"
 	@echo "make bench      measure scoring against the backbone; writes benchmarks.json"
 	@echo "make notebooks  execute the notebooks and keep what they show"
+	@echo "make pictures   make the pictures of README and docs/ anew; needs chromium"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +36,9 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(READY)
+	$(BIN)/zensical build --clean --strict
+
 installed:
 	rm -rf build $(INSTALLED)
 	$(PYTHON) -m venv $(INSTALLED)
@@ -50,5 +55,8 @@ bench: $(READY)
 notebooks: $(READY)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.notebooks
 
+pictures: $(READY)
+	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.docs_pictures
+
 clean:
-	rm -rf $(VENV) $(INSTALLED) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
+	rm -rf $(VENV) $(INSTALLED) build site .cache *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
