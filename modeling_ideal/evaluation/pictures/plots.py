@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 NORMAL_COLOR, ANOMALOUS_COLOR = "#3b76af", "#ef8536"  # the paper's blue and orange
 DOTS_PER_INCH = 150
 
-# The colour of each method in turn: 30 that differ, and 60 together with the dashes. Found by trying: of 24 colours, the
-# two that are most alike are 15 apart in CIELAB, and none is near black or white.
+# The colour of each method in turn: 30 that differ, and 60 together with the dashes. Found by trying: of 24 colours,
+# the two that are most alike are 15 apart in CIELAB, and none is near black or white.
 HUE_STEP = 0.9
 LIGHTNESS = (0.4, 0.58, 0.26)
 SATURATION = (0.95, 0.5, 0.7)
@@ -100,7 +100,7 @@ def draw_deviations(title: str, sample: DeviationSample) -> "Figure":
 
 
 def line_styles(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """A colour and dashes for each name; for a method the same in every picture. Trained models are thick and black."""
+    """A colour and dashes for each name; for a method the same in every picture. Trained models are in black."""
     trained = [IDEAL, *(name for name in names if name not in METHODS and name != IDEAL)]
     styles = {}
     for place, name in enumerate(METHODS):
