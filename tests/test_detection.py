@@ -63,7 +63,7 @@ def test_from_folders_to_table_json_and_overlays(workshop, model_folder, capsys)
     arguments = ["detect", "--references", "nut.safetensors", "parts", "good/0.png", "absent.png", "--out", "found"]
     assert main(arguments) == 2
     table = capsys.readouterr().out.splitlines()
-    assert table[0].split() == ["image", "label", "type", "score", "confidence"]
+    assert table[0].split() == ["image", "label", "type", "score", "threshold", "confidence"]
     assert table[1 + 6 : -1] == [f"warning: {warning}" for warning in references.warnings]
     assert re.fullmatch(r"6 pictures: .*, 2 not judged; [\d.]+ pictures a second. Open found/report.html", table[-1])
     assert references.warnings
