@@ -10,12 +10,13 @@ MINIMUM := .venv-minimum
 MINIMUM_TESTS ?= $(addprefix tests/test_,configuration.py model.py references.py references_file.py image_processing.py \
 	masks.py pipeline.py pipeline_inputs.py errors.py tiling.py verdict.py detection.py)
 
-.PHONY: help demo test check installed style bench notebooks fuzz faults wheel lock audit minimum clean
+.PHONY: help demo test check docs installed style bench notebooks pictures fuzz faults wheel lock audit minimum clean
 
 help:
 	@echo "make demo       judge rendered parts with the embedded model; writes ideal-demo/index.html"
 	@echo "make test       run the tests, with branch coverage"
 	@echo "make check      lint, formatting, types, import boundaries"
+	@echo "make docs       build the site of docs/ into site/; open site/index.html"
 	@echo "make installed  install the package without extras into an empty environment, and use it"
 	@echo "make style      format the code and apply safe lint fixes"
 	@echo "make bench      measure scoring against the backbone; writes benchmarks.json"
@@ -26,6 +27,7 @@ help:
 	@echo "make audit      look for known weaknesses in these versions; needs the network"
 	@echo "make minimum    run some tests with the lowest versions that pyproject.toml admits"
 	@echo "make notebooks  execute the notebooks and keep what they show"
+	@echo "make pictures   make the pictures of README and docs/ anew; needs chromium"
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -44,6 +46,9 @@ check: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(READY)
+	$(BIN)/zensical build --clean --strict
 
 installed:
 	rm -rf build $(INSTALLED)
@@ -86,5 +91,9 @@ minimum:
 		$(if $(LEFT_OUT),$$(grep "^$(LEFT_OUT)==" constraints.txt)) . pytest hypothesis scipy
 	HF_HUB_OFFLINE=1 $(MINIMUM)/bin/python -m pytest $(MINIMUM_TESTS)
 
+pictures: $(READY)
+	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.docs_pictures
+
 clean:
-	rm -rf $(VENV) $(INSTALLED) $(AUDIT) $(MINIMUM) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
+	rm -rf $(VENV) $(INSTALLED) $(AUDIT) $(MINIMUM) build site .cache *.egg-info .pytest_cache .mypy_cache .ruff_cache \
+		.import_linter_cache .coverage

@@ -102,7 +102,7 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
             the label normal.
 
         Warns:
-            UserWarning, if references are encoded or loaded, for each sentence in their `warnings`.
+            UserWarning: if references are encoded or loaded, for each sentence in their `warnings`.
         """
         given = self._sanitize_parameters(**parameters)
         kept = (self._preprocess_params, self._forward_params, self._postprocess_params)

@@ -106,7 +106,7 @@ class IdealReferences:
                 for all.
 
         Warns:
-            UserWarning, when another threshold is found, of what the references do not support with it.
+            UserWarning: when another threshold is found, of what the references do not support with it.
         """
         if self.calibration is None:
             return None

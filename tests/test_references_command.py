@@ -150,3 +150,12 @@ def test_a_file_that_cannot_be_replaced_stays(workshop, extend, monkeypatch, cap
     assert "No space left on device" in capsys.readouterr().err
     assert Path("nut.safetensors").read_bytes() == before
     assert not list(Path().glob(".*"))
+
+
+def test_a_person_is_told_what_the_wait_is_for_and_a_program_is_not(workshop, extend, capsys, monkeypatch):
+    words = ["--normal", "all/9.png", "--out", "more.safetensors"]
+    assert main([*extend, *words]) == 0
+    assert capsys.readouterr().err == ""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    assert main([*extend, *words]) == 0
+    assert capsys.readouterr().err == "encoding 1 picture(s), some seconds each ...\n"

@@ -19,9 +19,9 @@ def _add_references(commands: argparse._SubParsersAction) -> None:
         "together with a decision threshold that is calibrated on them.",
         **examples(
             """
-ideal references --normal good/ --out product.safetensors
-ideal references --normal good/ --abnormal bad/ --masks masks/ --out product.safetensors
-ideal references --normal good/ --abnormal bad/ --types --false-alarm 0.01 --tiling --out product.safetensors
+ideal references --normal normal/ --out product.safetensors
+ideal references --normal normal/ --abnormal abnormal/ --masks masks/ --out product.safetensors
+ideal references --normal normal/ --abnormal abnormal/ --types --false-alarm 0.01 --tiling --out product.safetensors
 ideal references --extend product.safetensors --abnormal missed.png --masks missed_mask.png
 ideal references --show product.safetensors --out product.html
             """

@@ -1,6 +1,7 @@
 """The implementation of `ideal references`, and what it shares with the commands that use references."""
 
 import argparse
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from ..devices import choose_device
 from ..pipeline_ideal import TASK, AnomalyDetectionPipeline
 from ..references import IdealReferences
 from ..writing.places import check_file
-from .files import given_pictures
+from .files import Pictures, given_pictures
 
 
 def encode_references(arguments: argparse.Namespace) -> str:
@@ -21,6 +22,7 @@ def encode_references(arguments: argparse.Namespace) -> str:
     out = Path(arguments.out)
     check_file(out, "--out", replaces=is_references_file, kind="a references file")
     given = given_pictures(arguments)
+    announce(given)
     references = set_references(
         load_pipeline(arguments),
         **given._asdict(),
@@ -30,6 +32,13 @@ def encode_references(arguments: argparse.Namespace) -> str:
         keep_pictures=not arguments.no_pictures,
     )
     return save_references(references, out)
+
+
+def announce(given: Pictures) -> None:
+    """Tell a person, not a program, what the wait is for."""
+    if sys.stderr.isatty():
+        count = len(given.normal or ()) + len(given.abnormal or ())
+        print(f"encoding {count} picture(s), some seconds each ...", file=sys.stderr, flush=True)
 
 
 def save_references(references: IdealReferences, out: Path) -> str:

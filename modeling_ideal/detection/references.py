@@ -7,7 +7,7 @@ from pathlib import Path
 from ..references import IdealReferences
 from ..writing.files import write_atomically
 from ..writing.places import check_file
-from .commands import encode_references, is_references_file, load_pipeline, save_references
+from .commands import announce, encode_references, is_references_file, load_pipeline, save_references
 from .contents import describe
 from .contents_page import MARK, page
 from .files import given_pictures
@@ -34,6 +34,7 @@ def extend_references(arguments: argparse.Namespace) -> str:
     out = Path(arguments.extend if arguments.out is None else arguments.out)
     check_file(out, "--out", replaces=is_references_file, kind="a references file")
     given = given_pictures(arguments)
+    announce(given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # they are part of the summary
         extended = load_pipeline(arguments).extend_references(

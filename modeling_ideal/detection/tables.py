@@ -16,7 +16,8 @@ Entry = Mapping[str, Any]
 
 def as_text(entries: Sequence[Entry]) -> str:
     """Make a table with a row per image and the columns that any image has; an error follows at the end of its row."""
-    columns = [name for name in ("label", "type", "score", "threshold", "confidence") if any(name in entry for entry in entries)]
+    names = ("label", "type", "score", "threshold", "confidence")
+    columns = [name for name in names if any(name in entry for entry in entries)]
     words = 1 + sum(name in ("label", "type") for name in columns)
     rows = []
     for entry in entries:

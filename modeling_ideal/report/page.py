@@ -115,13 +115,14 @@ class Report:
             lines.append(f"judged at {entry['time'][:19].replace('T', ' ')} UTC")
         if "truth" in entry:
             lines.append(f"in truth: {entry['truth']}")
-        lines = [escaped(line) for line in lines]
+        text = "<br>".join(escaped(line) for line in lines)
         if self.folder is not None and entry.get("overlay"):
-            lines.append(self._link(self.folder / entry["overlay"], "heat map in full size"))
+            link = self._link(self.folder / entry["overlay"], "heat map in full size")
+            text += f'<span class="screen"><br>{link}</span>'
         return (
             f'<article class="card {kind}">{_pair(entry, thumbnails) if thumbnails else ""}{name}'
             f'<div class="verdict {kind}">{escaped(": ".join(words))}</div>{_scale(entry, highest)}'
-            f'<div class="figures">{"<br>".join(lines)}</div>{_regions(entry)}</article>'
+            f'<div class="figures">{text}</div>{_regions(entry)}</article>'
         )
 
     def _link(self, path: Path, text: str) -> str:

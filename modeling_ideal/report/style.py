@@ -27,7 +27,7 @@ nav b { display: block; font-size: 24px; line-height: 1.2 }
 .histogram text { fill: #3c4043 } .histogram .normal { fill: #5b9bc8 } .histogram .anomalous { fill: #d0574e }
 .histogram line { stroke: #9aa0a6 } .histogram .threshold { stroke: #202124; stroke-width: 1.5; stroke-dasharray: 4 3 }
 main, .references { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 240px), 1fr)); gap: 14px }
-.references { grid-template-columns: repeat(auto-fill, minmax(110px, 1fr)) } .references figure { margin: 0 }
+.references { grid-template-columns: repeat(auto-fill, minmax(88px, 1fr)); gap: 10px } .references figure { margin: 0 }
 .references img { width: 100%; height: auto; border-radius: 6px; display: block }
 figcaption { font-size: 13px; color: var(--grey) }
 .card { border: 1px solid var(--line); border-radius: 10px; padding: 10px; content-visibility: auto;
@@ -55,11 +55,13 @@ ul { margin: 4px 0; padding-left: 20px }
   * { print-color-adjust: exact; -webkit-print-color-adjust: exact }
   nav a { padding: 4px 8px } nav b { font-size: 16px }
   .histogram { max-width: 520px } main { grid-template-columns: repeat(3, 1fr); gap: 8px }
-  .references { grid-template-columns: repeat(8, 1fr); gap: 6px }
+  .references { grid-template-columns: repeat(10, 1fr); gap: 6px }
   .card { break-inside: avoid; content-visibility: visible; contain-intrinsic-size: none; padding: 6px }
   .figures, details, figcaption, .note, .facts, .error-text { font-size: 10px }
   .pair { display: flex; gap: 4px; background: none } .pair input, .pair svg { display: none }
   .pair img, .pair img + img { position: static; width: calc(50% - 2px); height: auto; visibility: visible }
+  details::details-content { content-visibility: visible; height: auto } summary { list-style: none }
+  .name a { text-decoration: none } nav a { box-shadow: none !important; border-color: var(--line) !important }
   .screen { display: none }
 }
 """

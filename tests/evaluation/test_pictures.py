@@ -11,16 +11,16 @@ from modeling_ideal import IdealImageProcessor, IdealModel
 from modeling_ideal.cli import main
 from modeling_ideal.data.reference_sets import draw_references, inference_episodes
 from modeling_ideal.evaluation.pictures import category_pictures, montage, plots
-from modeling_ideal.evaluation.pictures.category_pictures import spread_out
+from modeling_ideal.evaluation.pictures.category_pictures import NAMES, spread_out
 from modeling_ideal.evaluation.pictures.deviations import embed, neighbor_agreement, project, sample_deviations
 from modeling_ideal.evaluation.pictures.montage import MontageRow, Tile, color_scale, draw_montage
-from modeling_ideal.evaluation.pictures.plots import MethodCurves, draw_curves
+from modeling_ideal.evaluation.pictures.plots import MethodCurves, draw_curves, line_styles
+from modeling_ideal.evaluation.protocol import evaluation
 from modeling_ideal.evaluation.protocol.evaluation import Evaluation
 from modeling_ideal.evaluation.protocol.scorer import Scorer
 from modeling_ideal.metrics import image_metrics, pixel_metrics
 from modeling_ideal.pipeline_results import OPACITY, Scale, heat
 
-NAMES = ("montage", "curves", "deviations")
 METHODS = ["ideal", "normal_matching"]
 
 
@@ -32,8 +32,7 @@ def evaluate(target, model_folder, out, **changes):
         out=out,
         cache=out / "features",
         layout="mvtec",
-        pictures=True,
-        **{"setups": ["N1A1"], "seeds": [0, 1], "methods": METHODS, **changes},
+        **{"setups": ["N1A1"], "seeds": [0, 1], "methods": METHODS, "pictures": True, **changes},
     ).run()
 
 
@@ -60,13 +59,11 @@ def quick(monkeypatch):
 @pytest.fixture
 def scored(target, model_folder, tmp_path, monkeypatch):
     """The scorer that an evaluation gives to its pictures, and one of its reference sets."""
-    given = []
-    monkeypatch.setattr(
-        "modeling_ideal.evaluation.protocol.evaluation.draw_pictures", lambda *parts: given.append(parts)
-    )
-    evaluate(target, model_folder, tmp_path)
-    scorer, _, sets, *_ = given[0]
-    return scorer, sets[0]
+    given, measure = [], evaluation.measure
+    monkeypatch.setattr(evaluation, "measure", lambda *parts: given.append(parts) or measure(*parts))
+    evaluate(target, model_folder, tmp_path, pictures=False)
+    scorer, references, _ = given[0]
+    return scorer, references
 
 
 def files(out, setup="N1A1"):
@@ -112,6 +109,14 @@ def test_only_missing_and_outdated_pictures_are_drawn(quick, target, model_folde
     assert written == ["nut_curves.png"]
     evaluate(target, model_folder, tmp_path, methods=["normal_matching"])  # other methods, other pictures
     assert len(written) == 1 + 2 * len(NAMES)
+
+
+def test_pictures_cost_no_second_scoring(quick, target, model_folder, tmp_path, monkeypatch):
+    scored, real = [], Scorer.patch_scores
+    monkeypatch.setattr(Scorer, "patch_scores", lambda self, *rest: scored.append(self.methods) or real(self, *rest))
+    evaluate(target, model_folder, tmp_path)
+    assert scored == [METHODS] * 4  # two categories, two seeds
+    assert len(files(tmp_path)) == 2 * len(NAMES)
 
 
 def test_pictures_are_asked_for(quick, target, model_folder, tmp_path):
@@ -202,6 +207,19 @@ def test_areas_of_curves_are_the_metrics():
     inside = line.get_xdata() <= 0.3
     drawn_area = np.trapezoid(line.get_ydata()[inside], line.get_xdata()[inside]) / 0.3
     assert drawn_area == pytest.approx(curves.pro, abs=0.02)
+
+
+def test_every_method_has_its_own_colour(monkeypatch):
+    names = [f"method_{number}" for number in range(30)]
+    monkeypatch.setattr(plots, "METHODS", dict.fromkeys(names))
+    trained = ["ideal", "ideal_paper", "ideal_training_free", "mine", "yours"]
+    styles = line_styles([*trained, "method_3"])
+    assert styles["ideal"]["linestyle"] == "-"
+    colors = np.array([styles[name]["color"] for name in names])
+    distances = np.linalg.norm(colors[:, None] - colors, axis=-1) + np.eye(len(names))
+    assert distances.min() > 0.12
+    looks = {(str(style["color"]), str(style["linestyle"])) for style in styles.values()}
+    assert len(looks) == len(names) + len(trained)
 
 
 def test_areas_in_the_legend_are_those_of_the_results(quick, target, model_folder, tmp_path, monkeypatch):

@@ -1,13 +1,13 @@
 """The pictures of each category: a montage, the curves of all methods, and a t-SNE of deviations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import datasets
 import torch
 from PIL import Image
-from tqdm import tqdm
+from torch import Tensor
 
 from ...data.folder import NORMAL
 from ...data.reference_sets import ReferenceSet, applicable_settings, inference_episodes
@@ -22,35 +22,105 @@ from .plots import MethodCurves, draw_curves, draw_deviations
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMAT = 2  # of the pictures; a change in the drawing needs a new number, or old pictures would stay
+FORMAT = 3  # of the pictures; a change in the drawing needs a new number, or old pictures would stay
+NAMES = ("montage", "curves", "deviations")
 SOURCE = "Evaluation"  # keyword of the PNG text that says what a picture shows
 NORMAL_ROWS = 2
 ANOMALOUS_ROWS = 5
 
 
-def draw_pictures(
-    scorer: Scorer,
-    records: datasets.Dataset,
-    sets: Sequence[ReferenceSet],
-    folder: Path,
-    key: Callable[[ReferenceSet], str],
-) -> None:
-    """Draw the first reference set of every set-up and category, as `folder/SETUP/CATEGORY_*.png`.
+class Album:
+    """The pictures of an evaluation: those of the first reference set of every set-up and category.
 
-    A picture that exists is drawn again only if the key in the file is that of another evaluation.
+    Args:
+        records: of the target.
+        sets: all reference sets of the evaluation.
+        folder: pictures are `folder/SETUP/CATEGORY_*.png`.
+        key: what a picture of a reference set depends on, in a word.
     """
-    first = {(references.setup, references.category): references for references in reversed(sets)}
-    for references in tqdm(list(first.values())[::-1], desc="Drawing", unit="category"):
-        place = folder / references.setup
-        source = f"{FORMAT} {key(references)}"
-        files = {name: place / f"{references.category}_{name}.png" for name in ("montage", "curves", "deviations")}
-        missing = {name: file for name, file in files.items() if not _shows(file, source)}
+
+    def __init__(
+        self, records: datasets.Dataset, sets: Sequence[ReferenceSet], folder: Path, key: Callable[[ReferenceSet], str]
+    ) -> None:
+        first = {(references.setup, references.category): references for references in reversed(sets)}
+        self._records, self._folder, self._key, self._pictured = records, folder, key, list(first.values())
+
+    def missing(self, scorer: Scorer, references: ReferenceSet) -> "CategoryPictures | None":
+        """What is to be drawn of a reference set; None if nothing is.
+
+        A picture that exists is drawn again only if the key in the file is that of another evaluation.
+        """
         settings = [each for each in applicable_settings(scorer.catalogue, references) if each in scorer.settings]
-        if missing and settings:
-            place.mkdir(parents=True, exist_ok=True)
-            drawings = _drawings(scorer, records, references, settings[0])
-            for name, file in missing.items():
-                write_figure(file, drawings[name](), {SOURCE: source})
+        if references not in self._pictured or not settings:
+            return None
+        place, source = self._folder / references.setup, f"{FORMAT} {self._key(references)}"
+        files = {name: place / f"{references.category}_{name}.png" for name in NAMES}
+        missing = {name: file for name, file in files.items() if not _shows(file, source)}
+        return CategoryPictures(scorer, self._records, references, settings[0], missing, source) if missing else None
+
+
+class CategoryPictures:
+    """The pictures of a reference set, from what its measurement computes anyway.
+
+    Args:
+        scorer: of the evaluation.
+        records: of the target.
+        references: the reference set.
+        setting: decides on the queries.
+        files: where to write which pictures.
+        source: what they show, kept in the files.
+    """
+
+    def __init__(
+        self,
+        scorer: Scorer,
+        records: datasets.Dataset,
+        references: ReferenceSet,
+        setting: str,
+        files: Mapping[str, Path],
+        source: str,
+    ) -> None:
+        self._scorer, self._records, self._files, self._source = scorer, records, files, source
+        episodes = inference_episodes(scorer.catalogue, references, setting)
+        self._queries = [episode.query for episode in episodes]
+        self._references = (episodes[0].normal, episodes[0].abnormal)
+        self._shown = _shown(scorer, self._queries)
+        self._rows = [MontageRow(_tile(scorer, records, self._queries[place]), {}, {}) for place in self._shown]
+        self._scales: dict[str, Scale] = {}
+        self._curves: dict[str, MethodCurves] = {}
+        self._title = f"{references.category}: {references.setup}, seed {references.seed}, {setting} setting"
+
+    def add(self, name: str, queries: Sequence[int], scores: Tensor, maps: Tensor) -> None:
+        """Take what a method says of n queries, those of the pictures among them: scores (n,), maps (n, H, W)."""
+        if list(queries) != self._queries:
+            chosen = [list(queries).index(query) for query in self._queries]
+            scores, maps = scores[chosen], maps[chosen]
+        masks = self._scorer.cache.pixel_masks(self._queries)
+        labels = torch.tensor([self._scorer.cache.labels[query] for query in self._queries])
+        self._curves[name] = MethodCurves.of(scores, labels, maps, masks)
+        self._scales[name] = color_scale(maps.numpy())
+        for row, place in zip(self._rows, self._shown, strict=True):
+            # A copy, so that the maps that are not shown need not stay in memory.
+            row.maps[name], row.scores[name] = maps[place].numpy().copy(), float(scores[place])
+
+    def write(self) -> None:
+        """Draw the pictures, and write them."""
+        drawings = {"montage": self._montage, "curves": self._draw_curves, "deviations": self._deviations}
+        for name, file in self._files.items():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_figure(file, drawings[name](), {SOURCE: self._source})
+
+    def _montage(self) -> "Figure":
+        normal, abnormal = self._references
+        tiles = [_tile(self._scorer, self._records, index) for index in (*normal, *abnormal)]
+        return draw_montage(self._title, tiles, self._rows, self._scales)
+
+    def _draw_curves(self) -> "Figure":
+        return draw_curves(self._title, self._curves)
+
+    def _deviations(self) -> "Figure":
+        context = self._scorer.context(*self._references)
+        return draw_deviations(self._title, sample_deviations(self._scorer, context, self._queries))
 
 
 def spread_out(groups: Sequence[Sequence[int]], count: int) -> list[int]:
@@ -64,37 +134,6 @@ def spread_out(groups: Sequence[Sequence[int]], count: int) -> list[int]:
         for group, share in zip(groups, shares, strict=True)
         for step in range(share)
     ]
-
-
-@torch.inference_mode()
-def _drawings(
-    scorer: Scorer, records: datasets.Dataset, references: ReferenceSet, setting: str
-) -> dict[str, Callable[[], "Figure"]]:
-    """Functions that draw the pictures of a reference set; the scores that they share are computed here."""
-    episodes = inference_episodes(scorer.catalogue, references, setting)
-    queries, normal, abnormal = [episode.query for episode in episodes], episodes[0].normal, episodes[0].abnormal
-    context = scorer.context(normal, abnormal)
-    masks = scorer.cache.pixel_masks(queries)
-    labels = torch.tensor([scorer.cache.labels[query] for query in queries])
-    shown = _shown(scorer, queries)
-    rows = [MontageRow(_tile(scorer, records, queries[place]), {}, {}) for place in shown]
-    scales: dict[str, Scale] = {}
-    curves: dict[str, MethodCurves] = {}
-    for name, patches in scorer.patch_scores(context, queries).items():  # one at a time: its maps are large
-        maps = scorer.anomaly_maps(patches, (masks.shape[1], masks.shape[2]))
-        scores = scorer.image_scores(name, patches)
-        curves[name] = MethodCurves.of(scores, labels, maps, masks)
-        scales[name] = color_scale(maps.numpy())
-        for row, place in zip(rows, shown, strict=True):
-            # A copy, so that the maps that are not shown need not stay in memory.
-            row.maps[name], row.scores[name] = maps[place].numpy().copy(), float(scores[place])
-    title = f"{references.category}: {references.setup}, seed {references.seed}, {setting} setting"
-    tiles = [_tile(scorer, records, index) for index in (*normal, *abnormal)]
-    return {
-        "montage": lambda: draw_montage(title, tiles, rows, scales),
-        "curves": lambda: draw_curves(title, curves),
-        "deviations": lambda: draw_deviations(title, sample_deviations(scorer, context, queries)),
-    }
 
 
 def _shown(scorer: Scorer, queries: Sequence[int]) -> list[int]:

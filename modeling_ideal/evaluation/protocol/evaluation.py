@@ -33,7 +33,7 @@ from ...version import __version__
 from ...writing.files import write_json
 from ..methods import METHODS
 from ..methods.normal_matching import POSES
-from ..pictures.category_pictures import draw_pictures
+from ..pictures.category_pictures import Album
 from ..report.document import write_document
 from ..results_file import IDEAL
 from ..rival_method import RivalMethod
@@ -152,24 +152,32 @@ class Evaluation:
             cache, catalogue, self.methods, self.model, self._heads, turn, self.smoothing, self.settings, rivals
         )
         (self.out / "measurements").mkdir(parents=True, exist_ok=True)
+        key = partial(measurement_key, scorer, methods=self.methods)
+        album = Album(records, sets, self.out / "pictures", key) if self.pictures else None
         share = sets[state.process_index :: state.num_processes]
         for references in tqdm(share, desc="Evaluating", unit="set", disable=not state.is_local_main_process):
-            files = {method: self._measurement_file(scorer, references, method) for method in self.methods}
-            missing = [method for method, file in files.items() if read_measurement(file) is None]
-            if missing:
-                for method, measurement in measure(replace(scorer, methods=missing), references).items():
-                    write_json(files[method], measurement)
+            self._measure(scorer, references, album)
         state.wait_for_everyone()
         results = self._results(scorer, sets)
         if state.is_main_process:
             write_references(self.out / "references.json", sets)
             write_json(self.out / "results.json", results)
             write_document(self.out / "tables.md", [results])
-        state.wait_for_everyone()
-        if self.pictures and state.is_main_process:  # the others need not wait
-            key = partial(measurement_key, scorer, methods=self.methods)
-            draw_pictures(scorer, records, sets, self.out / "pictures", key)
         return results
+
+    def _measure(self, scorer: Scorer, references: ReferenceSet, album: Album | None) -> None:
+        """Measure what is missing with a reference set; where pictures are missing, score by all methods for them."""
+        files = {method: self._measurement_file(scorer, references, method) for method in self.methods}
+        missing = [method for method, file in files.items() if read_measurement(file) is None]
+        pictures = None if album is None else album.missing(scorer, references)
+        if not missing and pictures is None:
+            return
+        scored = replace(scorer, methods=missing if pictures is None else self.methods)
+        measured = measure(scored, references, None if pictures is None else pictures.add)
+        for method in missing:
+            write_json(files[method], measured[method])
+        if pictures is not None:
+            pictures.write()
 
     def _reference_sets(self, catalogue: Catalogue) -> list[ReferenceSet]:
         if self.references is None:

@@ -1,7 +1,7 @@
 """The metrics of every method with one reference set, and how difficult the task is."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypedDict, cast
 
@@ -34,9 +34,13 @@ def read_measurement(path: Path) -> Measurement | None:
     return cast(Measurement, content) if whole else None
 
 
+Observer = Callable[[str, Sequence[int], Tensor, Tensor], None]
+"""Takes the name of a method, the queries (n), their scores (n,) and anomaly maps (n, H, W)."""
+
+
 @torch.inference_mode()
-def measure(scorer: Scorer, references: ReferenceSet) -> dict[str, Measurement]:
-    """Score all queries of a reference set's category: `{method: measurement}`."""
+def measure(scorer: Scorer, references: ReferenceSet, observer: Observer | None = None) -> dict[str, Measurement]:
+    """Score all queries of a reference set's category: `{method: measurement}`; the observer sees the scores too."""
     episodes = inference_episodes(scorer.catalogue, references, "general")
     queries = [episode.query for episode in episodes]
     context = scorer.context(episodes[0].normal, episodes[0].abnormal)
@@ -51,6 +55,8 @@ def measure(scorer: Scorer, references: ReferenceSet) -> dict[str, Measurement]:
             setting: _metrics(scores[chosen], labels[chosen], maps[chosen], masks[chosen])
             for setting, chosen in places.items()
         }
+        if observer is not None:
+            observer(name, queries, scores, maps)
     counts = {setting: len(chosen) for setting, chosen in places.items()}
     difficulty = task_difficulty(scorer, references, queries, context)
     return {
