@@ -14,6 +14,7 @@ class RivalMethod:
 
     def __init__(self, rival: Rival) -> None:
         self.rival = rival.eval()
+        self.fingerprint = rival.fingerprint  # once: it reads all weights
 
     def __call__(self, query: Query) -> Tensor:
         """Score a query."""

@@ -27,7 +27,7 @@ def measurement_key(scorer: Scorer, references: ReferenceSet, methods: Sequence[
         [config.eraser, config.top_fraction, config.patch_smoothing],  # of the methods without a head
         {
             **{name: _head(scorer.heads[name]) for name in methods if name in scorer.heads},
-            **{name: scorer.rivals[name].rival.fingerprint for name in methods if name in scorer.rivals},
+            **{name: scorer.rivals[name].fingerprint for name in methods if name in scorer.rivals},
         },
         scorer.cache.directory.name,  # a hash of the backbone and the preprocessing
         asdict(references),
