@@ -17,7 +17,7 @@ from .uploads import Picture, reduced
 from .verdicts import SMALL_SIDE, is_anomalous, small_overlay, verdict
 
 DETAIL_SIDE = 640  # pixels of the selected picture
-MISSED = "<p>A missed defect: paint over it, or leave it unmarked. Then it becomes a reference.</p>"
+MISSED = "<p>A missed defect: paint over it, or leave it, and the most suspicious region is taken.</p>"
 
 Gallery = list[tuple[Any, str]]
 
