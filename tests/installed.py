@@ -78,6 +78,7 @@ def check() -> None:
     expect(run(IDEAL, *evaluate, code=3), "pip install 'modeling-ideal[evaluation]'")
     export = ("export", "--model", "ideal-tiny", "--out", "backbone.onnx")
     expect(run(IDEAL, *export, code=3), "pip install 'modeling-ideal[export]'")
+    expect(run(IDEAL, "app", code=3), "gradio is not installed: pip install 'modeling-ideal[app]'")
 
 
 if __name__ == "__main__":

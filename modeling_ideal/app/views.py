@@ -10,14 +10,14 @@ from ..detection.contents_page import sections
 from ..outlines import outlined
 from ..pipeline_results import DEFAULT_THRESHOLD
 from ..report.histogram import draw_histogram
-from ..report.page import COLOURS, CONFIDENCE, MOST_REGIONS, escaped
+from ..report.page import COLOURS, CONFIDENCE, MOST_REGIONS, escaped, shown_share
 from ..report.thumbnails import make_thumbnails
 from .session import Session
 from .uploads import Picture, reduced
 from .verdicts import SMALL_SIDE, is_anomalous, small_overlay, verdict
 
 DETAIL_SIDE = 640  # pixels of the selected picture
-MISSED = "<p>A missed defect: paint over it, or leave it unmarked. Then it becomes a reference.</p>"
+MISSED = "<p>A missed defect: paint over it, or leave it, and the most suspicious region is taken.</p>"
 
 Gallery = list[tuple[Any, str]]
 
@@ -101,7 +101,7 @@ def details(session: Session) -> str:
     words = ": ".join([result["label"], *([result["type"]] if result.get("type") else [])])
     lines = [f"score {result['score']:.3g}, threshold {result['threshold']:.3g}"]
     if "confidence" in result:
-        lines.append(f"confidence {result['confidence']:.3f}")
+        lines.append(f"confidence {shown_share(result['confidence'])}")
     regions = result["regions"]
     for region in regions[:MOST_REGIONS]:
         x0, y0, x1, y1 = region["box"]

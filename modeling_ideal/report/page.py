@@ -110,7 +110,7 @@ class Report:
         words = [entry["label"], *([entry["type"]] if entry.get("type") else [])]
         lines = [f"score {entry['score']:.3g}, threshold {entry['threshold']:.3g}"]
         if "confidence" in entry:
-            lines.append(f"confidence {_share(entry['confidence'])}")
+            lines.append(f"confidence {shown_share(entry['confidence'])}")
         if "time" in entry:
             lines.append(f"judged at {entry['time'][:19].replace('T', ' ')} UTC")
         if "truth" in entry:
@@ -196,7 +196,8 @@ def _scale(entry: Entry, highest: float) -> str:
     )
 
 
-def _share(share: float) -> str:
+def shown_share(share: float) -> str:
+    """A share of 0..1 in digits; one that would be rounded to 1 is not said to be certain."""
     return f"{share:.3f}" if share < 0.9995 else "> 0.999"
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 import yaml
@@ -17,6 +17,8 @@ import yaml
 ROOT = Path(__file__).resolve().parents[2]
 SPACE = ROOT / "hub" / "space"
 ALLOWED = {"title", "emoji", "colorFrom", "colorTo", "sdk", "sdk_version", "python_version", "app_file", "license"}
+
+UPLOAD = b'--x\r\nContent-Disposition: form-data; name="files"; filename="part.png"\r\n\r\nno picture\r\n--x--\r\n'
 
 
 def pins(path):
@@ -66,8 +68,13 @@ def test_the_space_starts_serves_and_stops(space):
         assert said == f"Open http://127.0.0.1:{port}/ in a browser; Ctrl-C stops it.\n", process.stderr.read()
         with urlopen(f"http://127.0.0.1:{port}/") as response:
             page = response.read().decode()
+        form = {"Content-Type": "multipart/form-data; boundary=x"}
+        with urlopen(Request(f"http://127.0.0.1:{port}/gradio_api/upload", UPLOAD, form)):
+            uploaded = [path.name for path in space.glob("uploads/**/*") if path.is_file()]
         process.send_signal(signal.SIGINT)
         out, error = process.communicate(timeout=120)
     assert "Calibrate" in page
     assert 'analytics_enabled":false' in page.replace(" ", "")
     assert (process.returncode, out, error) == (130, "", "ideal: interrupted\n")
+    assert uploaded == ["part.png"]
+    assert not [path for path in space.glob("uploads/**/*") if path.is_file()]  # nothing stays

@@ -14,12 +14,14 @@ from PIL import Image
 from transformers import pipeline
 
 import modeling_ideal
+from modeling_ideal.app.detector import Detector
+from modeling_ideal.app.serve import launch
 from modeling_ideal.cli import main as ideal
 from modeling_ideal.demo.rendering import render_part
 from modeling_ideal.writing.files import write_atomically
 
 from . import drawings
-from .browser import screenshot
+from .browser import screenshot, screenshot_of_example
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 QUALITY = 82
@@ -70,6 +72,13 @@ class Workshop:
         ideal(["references", "--show", str(file), "--out", str(page)])
         return screenshot(page, (1100, 820))
 
+    def app(self) -> Image.Image:
+        page, address = launch(Detector(self.pipe), "127.0.0.1", None)
+        try:
+            return screenshot_of_example(address, 1000)
+        finally:
+            page.blocks.close(verbose=False)
+
     def why(self) -> Image.Image:
         return self.pipe(render_part(202, "scratch").image, return_explanation=True)["explanation"]["picture"]
 
@@ -86,6 +95,7 @@ PICTURES: dict[str, Callable[[Workshop], Image.Image]] = {
     "demo.jpg": Workshop.parts_and_maps,
     "pictures/report.jpg": Workshop.report,
     "pictures/references.jpg": Workshop.show,
+    "pictures/app.jpg": Workshop.app,
     "pictures/why.jpg": Workshop.why,
     "pictures/calibration.jpg": Workshop.calibration,
     "pictures/method.jpg": Workshop.stages,
