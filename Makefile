@@ -4,8 +4,13 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 INSTALLED := .venv-installed
+AUDIT := .venv-audit
+MINIMUM := .venv-minimum
+# Those that need no extra.
+MINIMUM_TESTS ?= $(addprefix tests/test_,configuration.py model.py references.py references_file.py image_processing.py \
+	masks.py pipeline.py pipeline_inputs.py errors.py tiling.py verdict.py detection.py)
 
-.PHONY: help demo test check docs installed style bench notebooks pictures clean
+.PHONY: help demo test check docs installed style bench notebooks pictures fuzz faults wheel lock audit minimum clean
 
 help:
 	@echo "make demo       judge rendered parts with the embedded model; writes ideal-demo/index.html"
@@ -15,6 +20,12 @@ help:
 	@echo "make installed  install the package without extras into an empty environment, and use it"
 	@echo "make style      format the code and apply safe lint fixes"
 	@echo "make bench      measure scoring against the backbone; writes benchmarks.json"
+	@echo "make fuzz       10,000 cases of bad input through every way in; says what it found"
+	@echo "make faults     kill every kind of writer 50 times; says whether anything was half-written or lost"
+	@echo "make wheel      build the wheel twice and compare the bytes"
+	@echo "make lock       write requirements.lock, the tested versions with their hashes"
+	@echo "make audit      look for known weaknesses in these versions; needs the network"
+	@echo "make minimum    run some tests with the lowest versions that pyproject.toml admits"
 	@echo "make notebooks  execute the notebooks and keep what they show"
 	@echo "make pictures   make the pictures of README and docs/ anew; needs chromium"
 
@@ -55,8 +66,34 @@ bench: $(READY)
 notebooks: $(READY)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.notebooks
 
+fuzz: $(READY)
+	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.fuzz --cases 10000
+
+faults: $(READY)
+	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.faults --kills 50
+
+wheel: $(READY)
+	$(BIN)/python -m tests.wheel
+
+lock: $(READY)
+	$(BIN)/python -m tests.lock
+
+audit:
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/pip install --quiet pip-audit
+	$(AUDIT)/bin/pip-audit --strict --disable-pip --no-deps --requirement requirements.lock
+
+# LEFT_OUT=torch where its lowest version cannot be had; that of constraints.txt is then taken.
+minimum:
+	$(PYTHON) -m venv $(MINIMUM)
+	$(PYTHON) tests/minimum.py $(LEFT_OUT) > $(MINIMUM)/lowest.txt
+	$(MINIMUM)/bin/pip install --quiet --constraint $(MINIMUM)/lowest.txt \
+		$(if $(LEFT_OUT),$$(grep "^$(LEFT_OUT)==" constraints.txt)) . pytest hypothesis scipy
+	HF_HUB_OFFLINE=1 $(MINIMUM)/bin/python -m pytest $(MINIMUM_TESTS)
+
 pictures: $(READY)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.docs_pictures
 
 clean:
-	rm -rf $(VENV) $(INSTALLED) build site .cache *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .coverage
+	rm -rf $(VENV) $(INSTALLED) $(AUDIT) $(MINIMUM) build site .cache *.egg-info .pytest_cache .mypy_cache .ruff_cache \
+		.import_linter_cache .coverage

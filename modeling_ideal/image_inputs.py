@@ -4,7 +4,9 @@ An image is a path, an http(s) address, the bytes of an image file, a file objec
 torch tensor: grey, RGB, RGBA or palette, with 8-bit, 16-bit or float values.
 """
 
+import math
 import os
+from collections.abc import Iterable
 from io import BytesIO
 from time import monotonic
 from typing import Any, BinaryIO, TypeAlias, TypeGuard
@@ -12,7 +14,7 @@ from urllib.request import urlopen
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 ImageFile: TypeAlias = str | os.PathLike | bytes | bytearray | memoryview
 EncodedImage: TypeAlias = ImageFile | BinaryIO
@@ -24,6 +26,10 @@ MOST_BYTES_TO_FETCH = 200_000_000
 SIXTEEN_BIT_MODES = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 ANIMATED = "is_animated"  # Pillow's attribute of a file with several frames
 FORMATS_WITH_FRAMES = ("GIF", "PNG", "TIFF", "WEBP")  # in other formats, further frames are layers and previews
+PROGRAMS = ("EPS",)  # formats that Pillow would hand to another program, which runs what is in the file
+TILE_SIDES = (322, 323)  # tags of a TIFF file; a decoder takes memory for a whole tile, however small the picture is
+LARGEST_TILE = 4096 * 4096  # pixels
+LONGEST_TEXT = 300  # characters of a name or of an error that a message repeats
 NUMBERS = "biuf"  # NumPy's kinds of arrays that may be images
 UNIT_MARGIN = 1e-3  # interpolation may overshoot 0..1 by a little; more than this means another scale
 EIGHT_BIT_MARGIN = 1e-3  # of a grey level, for float32 rounding
@@ -44,8 +50,10 @@ def is_file_object(value: object) -> bool:
     return callable(getattr(value, "read", None))
 
 
-def image_list(images: Any) -> list:
-    """Bring one image, a stack (n, H, W, c) or a sequence of images to a list of images."""
+def image_list(images: Any, name: str) -> list:
+    """Bring one image, a stack (n, H, W, c) or a sequence of images, called `name`, to a list of images."""
+    if not is_single_image(images) and not isinstance(images, Iterable):
+        raise ValueError(f"{name}: expected an image or a list of images, got {type(images).__name__}")
     return [images] if is_single_image(images) and getattr(images, "ndim", 0) < 4 else list(images)
 
 
@@ -83,10 +91,9 @@ def load_image(image: ImageInput, name: str) -> np.ndarray:
     if isinstance(image, Image.Image):
         return _from_pil(image, name)
     if isinstance(image, torch.Tensor):
-        array = image.detach().cpu().float() if image.dtype == torch.bfloat16 else image.detach().cpu()
-        return _to_rgb(_scale(channels_last(array.numpy(), name, first=True), name), name)
+        return _to_rgb(_scale(channels_last(tensor_values(image, name), name, first=True), name))
     if isinstance(image, np.ndarray):
-        return _to_rgb(_scale(channels_last(image, name, first=False), name), name)
+        return _to_rgb(_scale(channels_last(image, name, first=False), name))
     raise ValueError(
         f"{name}: expected a path, bytes, a file object, a PIL image, a NumPy array or a torch tensor, "
         f"got {type(image).__name__}"
@@ -103,23 +110,40 @@ def open_image(image: EncodedImage, name: str | None = None, *, one_frame: bool 
     """
     file: ImageFile = file_content(image, name or "image")
     try:
-        with Image.open(_source(file)) as opened:
+        source = _source(file)
+        _check_file(source)
+        with Image.open(source) as opened:
             opened.load()
             turned, several = upright(opened), one_frame and _has_further_frame(opened)
     except Exception as error:  # Pillow's plug-ins raise OSError, SyntaxError, ValueError, struct.error, ...
         raise unreadable(file, error, name) from error
     if several:
-        where = _place(file, name)
-        raise ValueError(f"{where}: expected an image of one frame, got a {turned.format} file of several")
+        raise ValueError(
+            f"{_place(file, name)}: expected an image of one frame, got a {turned.format} file of several"
+        )
     return turned
+
+
+def _check_file(source: str | os.PathLike | BytesIO) -> None:
+    """Refuse an image file, by its header and its checksums, that decoding would run, take for whole or drown in."""
+    with Image.open(source) as opened:
+        if opened.format in PROGRAMS:
+            raise ValueError(f"a file of the format {opened.format}, which is a program")
+        tile = math.prod(getattr(opened, "tag_v2", {}).get(side, 0) for side in TILE_SIDES)
+        if tile > max(LARGEST_TILE, math.prod(opened.size)):
+            raise ValueError(f"tiles of {tile:,} pixels for a picture of {opened.width} x {opened.height}")
+        if opened.format == "PNG":
+            opened.verify()  # decoding does not compare the checksums of pixels
+    if isinstance(source, BytesIO):
+        source.seek(0)
 
 
 def _has_further_frame(opened: Image.Image) -> bool:
     """Whether a file has, after the first frame, one that is not smaller."""
     if opened.format not in FORMATS_WITH_FRAMES or not getattr(opened, ANIMATED, False):
         return False
-    first, others = opened.width * opened.height, range(1, getattr(opened, "n_frames", 1))
-    for place in others:
+    first = opened.width * opened.height
+    for place in range(1, getattr(opened, "n_frames", 1)):
         opened.seek(place)
         if opened.width * opened.height >= first:
             return True
@@ -127,8 +151,11 @@ def _has_further_frame(opened: Image.Image) -> bool:
 
 
 def upright(image: Image.Image) -> Image.Image:
-    """Apply the EXIF orientation of an image."""
-    turned = ImageOps.exif_transpose(image)
+    """Apply the EXIF orientation of an image; EXIF that cannot be read turns nothing."""
+    try:
+        turned = ImageOps.exif_transpose(image)
+    except Exception:  # Pillow raises SyntaxError, struct.error, ... once, and passes over it the next time
+        turned = image.copy()
     # Lost in a copy, but lossy masks are read with a margin, and a mask has one frame.
     turned.format = image.format
     turned.info[ANIMATED] = image.info.get(ANIMATED) or getattr(image, ANIMATED, False)
@@ -137,12 +164,19 @@ def upright(image: Image.Image) -> Image.Image:
 
 def unreadable(file: ImageFile, error: Exception, name: str | None = None) -> ValueError:
     """Make the error for a file that cannot be read as an image."""
-    return ValueError(f"{_place(file, name)}: expected a readable image, got {type(error).__name__}: {error}")
+    return ValueError(f"{_place(file, name)}: expected a readable image, got {_reason(error)}")
+
+
+def _reason(error: Exception) -> str:
+    """What an error of a library says, in a bearable length, and without the place of an object in memory."""
+    if isinstance(error, UnidentifiedImageError):
+        return f"{type(error).__name__}: the format is none that Pillow knows"
+    return f"{type(error).__name__}: {error!s:.{LONGEST_TEXT}}"
 
 
 def _place(file: ImageFile, name: str | None) -> str:
     """What to call a file in error messages."""
-    what = os.fspath(file) if isinstance(file, (str, os.PathLike)) else f"{len(file)} bytes"
+    what = f"{file!s:.{LONGEST_TEXT}}" if isinstance(file, (str, os.PathLike)) else f"{len(file)} bytes"
     return f"{name}: {what}" if name else what
 
 
@@ -161,9 +195,9 @@ def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 def _source(file: ImageFile) -> str | os.PathLike | BytesIO:
     """What Pillow can open: a path, or the bytes of a file or an address."""
-    if not isinstance(file, (str, os.PathLike)):
-        return BytesIO(file)
-    return _download(str(file)) if str(file).startswith(ADDRESSES) else file
+    if isinstance(file, (str, os.PathLike)):
+        return _download(str(file)) if str(file).startswith(ADDRESSES) else file
+    return BytesIO(file)
 
 
 def _download(address: str) -> BytesIO:
@@ -176,30 +210,49 @@ def _download(address: str) -> BytesIO:
     return BytesIO(content)
 
 
-def _from_pil(image: Image.Image, name: str) -> np.ndarray:
+def read_image(image: Image.Image, name: str) -> Image.Image:
+    """Read a PIL image, which may be a file that was opened and not read yet, and turn it upright."""
     try:
-        image.load()  # a file that was opened before is read only now
+        image.load()
+        turned = upright(image.convert("LA") if image.mode == "La" else image)  # which converts to nothing else
     except Exception as error:  # as in `open_image`
-        raise ValueError(f"{name}: expected a readable image, got {type(error).__name__}: {error}") from error
-    image = upright(image)
+        raise ValueError(f"{name}: expected a readable image, got {_reason(error)}") from error
+    if 0 in turned.size:
+        raise ValueError(f"{name}: expected at least one pixel, got a picture of {turned.width} x {turned.height}")
+    return turned
+
+
+def tensor_values(tensor: torch.Tensor, name: str) -> np.ndarray:
+    """The values of a tensor; as float32, where NumPy lacks the type."""
+    try:
+        plain = tensor.detach().cpu()
+        return plain.float().numpy() if plain.dtype == torch.bfloat16 else plain.numpy()
+    except (TypeError, RuntimeError) as error:  # sparse, or of the device "meta", or of another library's type
+        kind = f"{tensor.dtype}, {tensor.layout}, on {tensor.device}"
+        raise ValueError(f"{name}: expected a dense tensor of numbers, got one of {kind}") from error
+
+
+def _from_pil(image: Image.Image, name: str) -> np.ndarray:
+    image = read_image(image, name)
     if image.mode == "F" or image.mode in SIXTEEN_BIT_MODES:
         array = np.asarray(image)
         if array.dtype == np.int32:
             if array.min() < 0 or array.max() > 65535:
                 raise ValueError(f"{name}: expected 16-bit values in 0..65535, got {array.min()}..{array.max()}")
             array = array.astype(np.uint16)
-        return _to_rgb(_scale(array[..., None], name), name)
+        return _to_rgb(_scale(array[..., None], name))
     return np.asarray(image.convert("RGB"))
 
 
 def channels_last(array: np.ndarray, name: str, first: bool) -> np.ndarray:
     """Bring (H, W), (H, W, c) or (c, H, W), with c 1, 3 or 4, to (H, W, c); `first` decides ambiguous shapes."""
+    if 0 in array.shape:
+        raise ValueError(f"{name}: expected at least one pixel, got shape {array.shape}")
     if array.ndim == 2:
         return array[..., None]
-    if array.ndim == 3 and 0 not in array.shape:
-        axes = [axis for axis in ((0, -1) if first else (-1, 0)) if array.shape[axis] in (1, 3, 4)]
-        if axes:
-            return np.moveaxis(array, axes[0], -1)
+    for axis in (0, -1) if first else (-1, 0):
+        if array.ndim == 3 and array.shape[axis] in (1, 3, 4):
+            return np.moveaxis(array, axis, -1)
     raise ValueError(
         f"{name}: expected an array (H, W), (H, W, c) or (c, H, W) with 1, 3 or 4 channels, got shape {array.shape}"
     )
@@ -238,7 +291,5 @@ def _eight_bits_if_exact(array: np.ndarray) -> np.ndarray:
     return eight_bits.astype(np.uint8) if np.abs(array * 255 - eight_bits).max(initial=0) < EIGHT_BIT_MARGIN else array
 
 
-def _to_rgb(array: np.ndarray, name: str) -> np.ndarray:
-    if 0 in array.shape:
-        raise ValueError(f"{name}: expected at least one pixel, got shape {array.shape}")
+def _to_rgb(array: np.ndarray) -> np.ndarray:
     return np.repeat(array, 3, axis=-1) if array.shape[-1] == 1 else array[..., :3]

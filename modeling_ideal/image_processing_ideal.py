@@ -128,7 +128,7 @@ class IdealImageProcessor(PilBackend):
 
     def _images(self, images: Any, masks: Any, name: str, data: dict) -> np.ndarray:
         """Prepare images as one array, nested as they were given, and put their masks into `data`."""
-        images = image_list(images)
+        images = image_list(images, name)
         if not images:
             raise ValueError(f"{name}: expected at least one image, got an empty list")
         if masks is not None:

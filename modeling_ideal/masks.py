@@ -15,12 +15,14 @@ from torch import Tensor
 from .image_inputs import (
     ANIMATED,
     FORMATS_WITH_FRAMES,
+    NUMBERS,
     ImageInput,
     channels_last,
     is_encoded,
     is_single_image,
     open_image,
-    upright,
+    read_image,
+    tensor_values,
 )
 
 MaskInput: TypeAlias = ImageInput | Sequence[float] | Sequence[Sequence[float]]
@@ -112,11 +114,12 @@ def _read_marks(mask: Any, name: str) -> np.ndarray:
     if is_encoded(mask):
         return marked_pixels(open_image(mask, name), name)
     if isinstance(mask, Image.Image):
-        return marked_pixels(upright(mask), name)
-    array = mask.detach().cpu().float().numpy() if isinstance(mask, torch.Tensor) else mask
-    if array.ndim != 2:
-        array = channels_last(array, name, first=isinstance(mask, torch.Tensor))
-    return _nonzero_pixels(array, 0, has_alpha=array.ndim == 3 and array.shape[-1] == 4, name=name)
+        return marked_pixels(read_image(mask, name), name)
+    array = tensor_values(mask, name) if isinstance(mask, torch.Tensor) else mask
+    if array.dtype.kind not in NUMBERS:
+        raise ValueError(f"{name}: expected an array of integers, floats or booleans, got {array.dtype}")
+    array = channels_last(array, name, first=isinstance(mask, torch.Tensor))
+    return _nonzero_pixels(array, 0, has_alpha=array.shape[-1] == 4, name=name)
 
 
 def _nonzero_pixels(pixels: np.ndarray, limit: int, has_alpha: bool, name: str) -> np.ndarray:
@@ -136,7 +139,7 @@ def _draw(shapes: Any, size: tuple[int, int], name: str) -> np.ndarray:
     for shape in _shapes(shapes, name):
         points = np.asarray(shape, dtype=np.float64)
         if not np.isfinite(points).all():
-            raise ValueError(f"{name}: expected finite coordinates, got {shape!r}")
+            raise ValueError(f"{name}: expected finite coordinates, got {shape!r:.200}")
         if points.ndim == 1:
             x0, y0, x1, y1 = points
             if x0 >= x1 or y0 >= y1:
@@ -156,7 +159,7 @@ def _shapes(shapes: Any, name: str) -> list:
         return list(shapes)
     raise ValueError(
         f"{name}: expected an image, an array, a box (x0, y0, x1, y1) or a polygon of at least three (x, y), "
-        f"got {shapes!r}"
+        f"got {repr(shapes) if isinstance(shapes, (list, tuple)) else type(shapes).__name__:.200}"
     )
 
 

@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -10,10 +11,14 @@ from .calibration import DEFAULT_FALSE_ALARM, encode_pictures
 from .image_inputs import ADDRESSES, ImageInput, file_content, image_list, is_single_image, open_image
 from .input_checks import check_number
 from .masks import MaskInput, mask_list
+from .reference_pictures import ReferencePictures
 from .reference_previews import make_previews
 from .reference_reading import read_pictures
 from .references import IdealReferences, processing_of
 from .tiling import TiledDetector
+
+PICTURES_AT_ONCE = 64  # normal ones, whose pixels are in memory together
+_PLACE = re.compile(r"^normal_refs\[(\d+)\]")
 
 
 def check_names(given: Iterable[str], known: Sequence[str]) -> None:
@@ -75,7 +80,7 @@ class ReferenceInputs:
         if self.tiling:
             references = self._tiled(model, processor, **images)
         else:
-            pictures = read_pictures(model, **processor(**images), false_alarm=self.false_alarm)
+            pictures = self._read(model, processor, images)
             references = replace(encode_pictures(model, pictures), processing=processing_of(processor))
         previews = None if self.keep_pictures is False else make_previews(*images.values())
         return replace(references, types=types, previews=previews)
@@ -102,10 +107,26 @@ class ReferenceInputs:
             raise ValueError(f"types: expected {expected}, as with the references, got {types or 'none'}")
         else:
             types = [*references.types, *types]
-        pictures = read_pictures(model, **processor(**images), false_alarm=self.false_alarm, known=references.pictures)
+        pictures = self._read(model, processor, images, references.pictures)
         previews = references.previews and references.previews.joined(make_previews(*images.values()))
         extended = replace(encode_pictures(model, pictures), types=types, previews=previews)
         return replace(extended, processing=processing_of(processor))
+
+    def _read(
+        self, model: Any, processor: Any, images: dict[str, Any], known: ReferencePictures | None = None
+    ) -> ReferencePictures:
+        """Read pictures, many normal ones in parts, so that only the features of all are in memory at a time."""
+        normal, start = images["normal_refs"] or [], 0
+        try:
+            while len(normal) - start > PICTURES_AT_ONCE:
+                part = normal[start : start + PICTURES_AT_ONCE]
+                known = read_pictures(model, **processor(normal_refs=part), false_alarm=self.false_alarm, known=known)
+                start += PICTURES_AT_ONCE
+            images = {**images, "normal_refs": normal[start:] or None}
+            return read_pictures(model, **processor(**images), false_alarm=self.false_alarm, known=known)
+        except ValueError as error:  # the place is that in the part
+            message = _PLACE.sub(lambda found: f"normal_refs[{int(found[1]) + start}]", str(error))
+            raise ValueError(message) from error
 
     def _listed(self) -> tuple[dict[str, Any], list[str]]:
         """The images and masks in lists, by their names in the processor, and the types; all checked."""
@@ -156,7 +177,7 @@ def _reference_images(images: Any, name: str) -> list | None:
     """Bring the images of one kind to a list, with file objects as bytes; None stays None."""
     if images is None:
         return None
-    listed = [_content(image, f"{name}[{index}]") for index, image in enumerate(image_list(images))]
+    listed = [_content(image, f"{name}[{index}]") for index, image in enumerate(image_list(images, name))]
     for index, image in enumerate(listed):
         if not is_single_image(image):
             raise ValueError(f"{name}[{index}]: expected an image, got {type(image).__name__}")

@@ -2,9 +2,11 @@
 
 import json
 import os
+import secrets
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +75,6 @@ class IdealReferences:
     previews: Previews | None = None
     tile_size: tuple[int, int] | None = None
     file_format: str = FORMAT
-    normal_directions: list[Tensor] = field(init=False, repr=False)  # R tensors (Q_r, C) at length 1
     _calibrations: dict[tuple, Calibration] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -81,7 +82,11 @@ class IdealReferences:
             raise ValueError(
                 f"types: expected one for each of {self.num_abnormal} abnormal references, got {self.types}"
             )
-        self.normal_directions = [F.normalize(features, dim=-1) for features in self.normal_features]
+
+    @cached_property
+    def normal_directions(self) -> list[Tensor]:
+        """R tensors (Q_r, C), the normal features at length 1; made when they are first needed."""
+        return [F.normalize(features, dim=-1) for features in self.normal_features]
 
     def __len__(self) -> int:
         """The number R of reference sets."""
@@ -211,13 +216,15 @@ class IdealReferences:
         tensors = self._tensors()
         tensors |= {} if self.pictures is None else self.pictures.tensors(self.normal_features[0])
         tensors |= {} if self.previews is None else self.previews.tensors()
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+        temporary = path.with_name(f".{secrets.token_hex(8)}.partial")  # short, since names have a limit
         try:
             save_file(
                 {name: value.detach().cpu().contiguous().clone() for name, value in tensors.items()},
                 temporary,
                 metadata={"format": self.file_format, "header": json.dumps(header)},
             )
+            with open(temporary, "rb") as stream:
+                os.fsync(stream.fileno())  # otherwise a power cut could leave an empty file under the new name
             os.replace(temporary, path)
         finally:
             temporary.unlink(missing_ok=True)

@@ -47,8 +47,7 @@ def read_references(path: str | os.PathLike) -> ReferencesFile:
         # It has compared the shapes and types of the tensors with the size of the file before it returns.
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            if metadata.get("format") not in FORMATS:
-                raise ValueError(f"expected the format {' or '.join(FORMATS)}, got {metadata.get('format')!r}")
+            _check_format(metadata.get("format"))
             header = _check_header(metadata.get("header", ""))
             slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
             shapes = {name: tuple(part.get_shape()) for name, part in slices.items()}
@@ -62,6 +61,16 @@ def read_references(path: str | os.PathLike) -> ReferencesFile:
         raise ValueError(f"expected a file of IDEAL references, got {str(path)!r}: {error}") from error
     _check_values(path, tensors, header)
     return ReferencesFile(metadata["format"], header, tensors)
+
+
+def _check_format(given: str | None) -> None:
+    """Refuse a file of another format; of a newer one, and of none, with what to do."""
+    if given in FORMATS:
+        return
+    hint = "; the file holds no references, but perhaps the weights of a model" if given in (None, "pt") else ""
+    if given and given.startswith(FORMAT.rstrip("0123456789")):
+        hint = "; a newer release made it: update modeling-ideal, or encode the references again with this one"
+    raise ValueError(f"expected the format {' or '.join(FORMATS)}, got {given!r:.100}{hint}")
 
 
 def _check_header(text: str) -> dict[str, Any]:

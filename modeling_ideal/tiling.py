@@ -94,7 +94,7 @@ class TiledDetector:
             masks: the mask of each abnormal picture, at its own size; None to take the most anomalous tile of each.
             false_alarm: the requested false-alarm rate, to find a threshold for the scores of `detect`; None for none.
         """
-        normal, abnormal = image_list(normal), image_list(abnormal)
+        normal, abnormal = image_list(normal, "normal"), image_list(abnormal, "abnormal")
         masks = None if masks is None else mask_list(masks, len(abnormal))
         self._check(normal, abnormal, masks)
         check_number("false_alarm", false_alarm, "above 0, below 0.5", lambda value: 0 < value < 0.5)

@@ -50,6 +50,7 @@ def test_help_waits_for_no_library(words):
             "evaluation",
         ),
         (["export", "--model", "m", "--out", "o"], "modeling_ideal.export.onnx", "export"),
+        (["app"], "modeling_ideal.app.serve", "app"),
     ],
 )
 def test_a_command_names_the_extra_that_it_lacks(monkeypatch, capsys, command, module, extra):
@@ -110,4 +111,4 @@ def test_errors_are_one_line_and_debug_shows_where_they_came_from(capsys):
 def test_every_command_that_computes_has_a_device():
     actions = cli.build_parser()._subparsers._group_actions[0].choices
     devices = {name for name, command in actions.items() if "--device" in command._option_string_actions}
-    assert devices == {"demo", "references", "detect", "watch", "explain", "train", "evaluate", "cost"}
+    assert devices == {"demo", "app", "references", "detect", "watch", "explain", "train", "evaluate", "cost"}

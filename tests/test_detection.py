@@ -57,7 +57,7 @@ def test_from_folders_to_table_json_and_overlays(workshop, model_folder, capsys)
     printed = capsys.readouterr().out
     assert "3 normal and 2 abnormal, defects marked, types ['dent', 'scratch']" in printed
     references = IdealReferences.load("nut.safetensors")
-    assert f"threshold {references.calibration.threshold:.3f} for 10.0% false alarms" in printed
+    assert f"threshold {references.calibration.threshold:.3g} for 10.0% false alarms" in printed
 
     (workshop / "parts" / "cut.png").write_bytes(b"half a picture")
     arguments = ["detect", "--references", "nut.safetensors", "parts", "good/0.png", "absent.png", "--out", "found"]
@@ -82,7 +82,7 @@ def test_from_folders_to_table_json_and_overlays(workshop, model_folder, capsys)
         assert entry.keys() == {
             "image", "score", "confidence", "label", "threshold", "type", "regions", "overlay"
         }  # fmt: skip
-        assert any(line.startswith(name) and f"  {entry['score']:.3f}  " in line for line in table)
+        assert any(line.startswith(name) and f"  {entry['score']:.3g}  " in line for line in table)
         with Image.open(workshop / "found" / entry["overlay"]) as overlay, Image.open(name) as image:
             assert overlay.size == image.size
     assert entries["good/0.png"]["overlay"] == "overlays/0_2.png"  # another 0.png came first
@@ -101,7 +101,7 @@ def test_tiled_references_tile_what_is_judged(workshop, capsys):
     assert main([*REFERENCES, "--tiling"]) == 0
     references = IdealReferences.load("nut.safetensors")
     assert references.tile_size == (8 * PATCH, 8 * PATCH)
-    assert f"threshold {references.calibration.threshold:.3f} for 5.0% false alarms" in capsys.readouterr().out
+    assert f"threshold {references.calibration.threshold:.3g} for 5.0% false alarms" in capsys.readouterr().out
     save(workshop / "large.png", photograph(30, (60, 90)))
     assert main(["detect", "--references", "nut.safetensors", "large.png", "--out", "found"]) == 0
     [entry] = json.loads((workshop / "found" / "results.json").read_text())["images"]

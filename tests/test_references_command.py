@@ -82,7 +82,7 @@ def test_a_missed_defect_and_a_false_alarm_join_the_file(workshop, extend, capsy
     found, expected = IdealReferences.load("nut.safetensors"), IdealReferences.load(workshop / "all.safetensors")
     printed = capsys.readouterr().out
     assert "4 normal and 2 abnormal, defects marked, types ['dent', 'scratch']" in printed
-    assert f"threshold {found.calibration.threshold:.3f} for 10.0% false alarms" in printed
+    assert f"threshold {found.calibration.threshold:.3g} for 10.0% false alarms" in printed
     assert all(f"warning: {warning}" in printed for warning in found.warnings)
     assert found.types == expected.types == ["dent", "scratch"]
     assert found.calibration.threshold == pytest.approx(expected.calibration.threshold, abs=1e-5)

@@ -284,3 +284,16 @@ def test_what_to_warn_of_goes_with_the_file(tmp_path):
         warnings = IdealReferences.load(tmp_path / "part.safetensors").warnings
         assert warnings == each.warnings
         assert re.search(text, "; ".join(warnings))
+
+
+@pytest.mark.parametrize(
+    ("form", "hint"),
+    [
+        ("ideal-references-3", "a newer release made it: update modeling-ideal, or encode the references again"),
+        ("pt", "the file holds no references, but perhaps the weights of a model"),
+        ("other", "got 'other'$"),
+    ],
+)
+def test_files_of_another_format_are_refused_with_what_to_do(tmp_path, form, hint):
+    with pytest.raises(ValueError, match=hint):
+        IdealReferences.load(rewritten(tmp_path / "other.safetensors", form=form))

@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 
 from .. import register
 from ..version import __version__
-from . import data, demo, detect, evaluate, explain, hub, train, watch
+from . import app, data, demo, detect, evaluate, explain, hub, train, watch
 from .arguments import INTERRUPTED, NOBODY_LISTENS, WRONG_USE, stop_talking
 
-GROUPS = (demo, detect, watch, explain, data, train, evaluate, hub)  # in the order of `ideal --help`
+GROUPS = (demo, app, detect, watch, explain, data, train, evaluate, hub)  # in the order of `ideal --help`
 # Errors of torch and safetensors about memory and damaged files, by name: importing them here would take seconds.
 _FROM_LIBRARIES = ("OutOfMemoryError", "SafetensorError")
 

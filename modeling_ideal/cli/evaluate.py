@@ -68,8 +68,9 @@ def _add_evaluate(commands: argparse._SubParsersAction) -> None:
         nargs="+",
         default=[],
         metavar="NAME=FOLDER",
-        help="more trained models with the same backbone, as methods with these names; ideal_without_nve is the row "
-        "of the ablation table for a model trained with erase_strength 0",
+        help="more trained models with the same backbone, or rivals that `ideal train --method` has trained on it, as "
+        "methods with these names; nagl, resad and foundad stand beside the paper's figures, and ideal_without_nve "
+        "is the row of the ablation table for a model trained with erase_strength 0",
     )
     evaluate.add_argument(
         "--references", metavar="FILE", help="use the reference sets (references.json) of an earlier run"

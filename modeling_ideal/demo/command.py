@@ -178,7 +178,7 @@ def _table(verdicts: list[Verdict]) -> str:
     rows = [
         [
             *(verdict[name] or "" for name in ("picture", "truth", "label", "type")),
-            *(f"{verdict[name]:.3f}" for name in ("score", "threshold")),
+            *(f"{verdict[name]:.3g}" for name in ("score", "threshold")),
             f"{verdict['confidence']:.2f}",
         ]
         for verdict in verdicts

@@ -46,7 +46,7 @@ def save_references(references: IdealReferences, out: Path) -> str:
     references.save(out)
     lines, calibration = [f"{out}: {references}"], references.calibration
     if calibration is not None:
-        lines.append(f"threshold {calibration.threshold:.3f} for {calibration.false_alarm:.1%} false alarms")
+        lines.append(f"threshold {calibration.threshold:.3g} for {calibration.false_alarm:.1%} false alarms")
     return "\n".join([*lines, *(f"warning: {warning}" for warning in references.warnings)])
 
 

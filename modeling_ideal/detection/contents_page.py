@@ -17,7 +17,7 @@ MARK = "<meta name='generator' content='ideal references --show'>"  # by which i
 STRIP = (640, 74)  # width and height of the drawing of the scores
 MARGIN = 24
 
-_STYLE = """
+STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 1080px; padding: 0 1em; color: #1c2024 }
 h1 { font-size: 1.5em; overflow-wrap: anywhere } h2 { font-size: 1.15em; margin-top: 1.8em }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .2em 1.2em } dt { color: #60646c } dd { margin: 0 }
@@ -37,6 +37,16 @@ def page(references: IdealReferences, path: Path) -> str:
     listed = "".join(
         f"<dt>{escape(heading)}</dt><dd>{escape(words)}</dd>" for heading, words in facts(references, path)
     )
+    return (
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
+        f"{MARK}<meta name='viewport' content='width=device-width, initial-scale=1'>"
+        f"<title>{escape(path.name)}</title><style>{STYLE}</style></head><body>"
+        f"<h1>References: {escape(path.name)}</h1><dl>{listed}</dl>{sections(references)}</body></html>\n"
+    )
+
+
+def sections(references: IdealReferences) -> str:
+    """Make the part of the page that is about the references themselves: warnings, calibration, pictures."""
     warnings = "".join(f"<p class='warning'>{escape(warning)}</p>" for warning in references.warnings)
     sentences = " ".join(map(escape, [*promises(references.calibration), *copies(references)]))
     threshold = None if references.calibration is None else references.calibration.threshold
@@ -44,13 +54,7 @@ def page(references: IdealReferences, path: Path) -> str:
     for kind, heading in (("normal", "Good parts"), ("abnormal", "Defective parts")):
         figures = [_figure(entry, threshold) for entry in entries(references) if entry.kind == kind]
         groups += [f"<h2>{heading}</h2><div class='grid'>{''.join(figures)}</div>"] if figures else []
-    return (
-        "<!doctype html><html lang='en'><head><meta charset='utf-8'>"
-        f"{MARK}<meta name='viewport' content='width=device-width, initial-scale=1'>"
-        f"<title>{escape(path.name)}</title><style>{_STYLE}</style></head><body>"
-        f"<h1>References: {escape(path.name)}</h1><dl>{listed}</dl>{warnings}"
-        f"<h2>Calibration</h2><p>{sentences}</p>{_strip(references)}{''.join(groups)}</body></html>\n"
-    )
+    return f"{warnings}<h2>Calibration</h2><p>{sentences}</p>{_strip(references)}{''.join(groups)}"
 
 
 def _figure(entry: Entry, threshold: float | None) -> str:

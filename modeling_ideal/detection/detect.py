@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
@@ -47,7 +48,8 @@ def detect(arguments: argparse.Namespace) -> tuple[str, dict[str, int]]:
         for row in tqdm(rows, total=total, unit=" pictures", bar_format=PROGRESS, disable=None):
             results.add(*row)
     except BaseException:
-        results.stop()
+        with suppress(OSError, ValueError):  # a full disk, or a folder that is gone, is the reason, and said below
+            results.stop()
         raise
     summary = results.finish()
     if arguments.json:

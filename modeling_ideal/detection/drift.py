@@ -42,6 +42,6 @@ class DriftWatch:
             return None
         return (
             f"the last {len(self._recent)} pictures differ from the references all over, not only in places (median "
-            f"{middle:.3f}, good parts stay below {self.limit:.3f}): if the light, the camera or the product has "
+            f"{middle:.3g}, good parts stay below {self.limit:.3g}): if the light, the camera or the product has "
             "changed, verdicts mean little until there are new references"
         )

@@ -21,17 +21,23 @@ def as_text(entries: Sequence[Entry]) -> str:
     words = 1 + sum(name in ("label", "type") for name in columns)
     rows = []
     for entry in entries:
-        cells = [entry.get(name) for name in columns]
-        row = [entry["image"], *(f"{cell:.3f}" if isinstance(cell, float) else cell or "" for cell in cells)]
+        row = [entry["image"], *(_shown(name, entry.get(name)) for name in columns)]
         row = [*row, entry["error"]] if "error" in entry else row
         rows.append([printable(cell) for cell in row])
     return text_table(["image", *columns], rows, words)
 
 
+def _shown(name: str, value: Any) -> str:
+    """A cell for people: scores may be small, so they have three digits that count."""
+    if isinstance(value, float):
+        return f"{value:.3f}" if name == "confidence" else f"{value:.3g}"
+    return value or ""
+
+
 def as_csv(entries: Sequence[Entry]) -> bytes:
     """The results as CSV: `regions` is their number, and `box` the x0 y0 x1 y1 of the highest one."""
     buffer = io.StringIO(newline="")
-    writer = csv.writer(buffer, lineterminator="\n")
+    writer = csv.writer(buffer)  # ends lines with \r\n, and so quotes a name that has either
     writer.writerow(COLUMNS)
     for entry in entries:
         writer.writerow([_cell(name, value) for name, value in _row(entry).items()])

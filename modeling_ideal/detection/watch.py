@@ -165,4 +165,4 @@ def _line(entry: dict[str, Any]) -> str:
     if "error" in entry:
         return "  ".join([*words[:2], printable(entry["error"])])
     kind = [printable(entry["type"])] if entry.get("type") else []
-    return "  ".join([*words, f"score {entry['score']:.3f}, threshold {entry['threshold']:.3f}", *kind])
+    return "  ".join([*words, f"score {entry['score']:.3g}, threshold {entry['threshold']:.3g}", *kind])

@@ -40,7 +40,7 @@ class WatchFolder:
         if folder.is_dir() and path.is_dir() and path.samefile(folder):
             raise ValueError(f"--out: expected another folder than the watched one, got {str(path)!r} for both")
         if self._mark.is_file():
-            earlier = json.loads(self._mark.read_text())["folder"]
+            earlier = _watched_before(self._mark)
             if earlier != self._watched():
                 raise ValueError(
                     f"--out: expected a folder of its own for each watched folder, got {str(path)!r}, which holds the "
@@ -69,6 +69,16 @@ class WatchFolder:
             for partial in self.path.rglob(PARTIAL):
                 partial.unlink(missing_ok=True)
             yield
+
+
+def _watched_before(mark: Path) -> str:
+    """The folder whose results lie beside a mark."""
+    try:
+        return json.loads(mark.read_text())["folder"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(
+            f"{mark}: expected the mark of `ideal watch`, got another file; choose another --out"
+        ) from error
 
 
 def _lock(descriptor: int, path: Path) -> None:

@@ -10,6 +10,7 @@ from ..image_processing_ideal import IdealImageProcessor
 from ..modeling_ideal import IdealModel
 from ..training.head.starting_point import model_on_backbone, processor_on_backbone
 from ..training.launch import process_device
+from ..training.rivals.registry import is_rival, load_rival
 from ..writing.places import check_folder
 from .methods import METHODS, ON_REQUEST
 from .protocol.evaluation import Evaluation
@@ -28,7 +29,11 @@ def evaluate(arguments: argparse.Namespace) -> str:
     model, processor = _load(arguments)
     model.to(device)
     methods = _methods(arguments)
-    others = {name: IdealModel.from_pretrained(folder).to(device) for name, folder in map(_named, arguments.compare)}
+    compared = dict(map(_named, arguments.compare))
+    rivals = {name: load_rival(folder).to(device) for name, folder in compared.items() if is_rival(folder)}
+    others = {
+        name: IdealModel.from_pretrained(folder).to(device) for name, folder in compared.items() if name not in rivals
+    }
     results = Evaluation(
         model=model,
         processor=processor,
@@ -39,8 +44,9 @@ def evaluate(arguments: argparse.Namespace) -> str:
         setups=arguments.setups,
         seeds=arguments.seeds,
         settings=arguments.settings,
-        methods=[*methods, *others],
+        methods=[*methods, *compared],
         others=others,
+        rivals=rivals,
         references=Path(arguments.references) if arguments.references else None,
         smoothing=arguments.smoothing,
         command=_command(arguments, methods),

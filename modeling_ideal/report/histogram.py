@@ -34,7 +34,7 @@ def draw_histogram(scores: Sequence[float], threshold: float) -> str:
     line = step * below
     anomalous = sum(score >= threshold for score in scores)
     text = (
-        f"Histogram of {len(scores)} scores: {len(scores) - anomalous} below the threshold of {threshold:.3f}, "
+        f"Histogram of {len(scores)} scores: {len(scores) - anomalous} below the threshold of {threshold:.3g}, "
         f"{anomalous} at or above it"
     )
     bars = []
@@ -46,7 +46,7 @@ def draw_histogram(scores: Sequence[float], threshold: float) -> str:
         kind = "anomalous" if place >= below else "normal"
         bars.append(
             f'<rect class="{kind}" x="{place * step + 0.75:.2f}" y="{HEIGHT - height:.2f}" width="{step - 1.5:.2f}" '
-            f'height="{height:.2f}"><title>{count} at {low:.3f} to {high:.3f}</title></rect>'
+            f'height="{height:.2f}"><title>{count} at {low:.3g} to {high:.3g}</title></rect>'
         )
     last = len(counts) * width
     end = f"{last:.2f}" if max(scores) <= last else f"{last:.2f} or more"
@@ -57,7 +57,7 @@ def draw_histogram(scores: Sequence[float], threshold: float) -> str:
         f"{''.join(bars)}"
         f'<line class="axis" x1="0" x2="{WIDTH}" y1="{HEIGHT}" y2="{HEIGHT}"/>'
         f'<line class="threshold" x1="{line:.2f}" x2="{line:.2f}" y1="0" y2="{HEIGHT + 6}"/>'
-        f'<text x="{line + shift:.2f}" y="14" text-anchor="{anchor}">threshold {threshold:.3f}</text>'
+        f'<text x="{line + shift:.2f}" y="14" text-anchor="{anchor}">threshold {threshold:.3g}</text>'
         f'<text x="0" y="{HEIGHT + 18}">score 0</text>'
         f'<text x="{WIDTH}" y="{HEIGHT + 18}" text-anchor="end">{end}</text></svg>'
     )

@@ -108,7 +108,7 @@ class Report:
             return f'<article class="card error">{name}<div class="verdict error">not judged</div>{text}</article>'
         thumbnails = self.thumbnails.get(entry.get("overlay", ""))
         words = [entry["label"], *([entry["type"]] if entry.get("type") else [])]
-        lines = [f"score {entry['score']:.3f}, threshold {entry['threshold']:.3f}"]
+        lines = [f"score {entry['score']:.3g}, threshold {entry['threshold']:.3g}"]
         if "confidence" in entry:
             lines.append(f"confidence {_share(entry['confidence'])}")
         if "time" in entry:
@@ -205,7 +205,7 @@ def _regions(entry: Entry) -> str:
     if not regions:
         return ""
     items = [
-        f"<li>x {x0} to {x1}, y {y0} to {y1}: score {region['score']:.3f}, {region['area']} pixels</li>"
+        f"<li>x {x0} to {x1}, y {y0} to {y1}: score {region['score']:.3g}, {region['area']} pixels</li>"
         for region in regions[:MOST_REGIONS]
         for x0, y0, x1, y1 in [region["box"]]
     ]

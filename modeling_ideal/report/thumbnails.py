@@ -32,20 +32,25 @@ class Thumbnails:
             yield "overlay", self.overlay
 
 
-def make_thumbnails(picture: Image.Image | np.ndarray | None, overlay: Image.Image | None) -> Thumbnails:
-    """Make the thumbnails of a picture, as an image or array (H, W, 3), uint8 or float in 0..1, and its overlay."""
+def make_thumbnails(
+    picture: Image.Image | np.ndarray | None, overlay: Image.Image | None, side: int = SIDE
+) -> Thumbnails:
+    """Make the thumbnails of a picture, as an image or array (H, W, 3), uint8 or float in 0..1, and its overlay.
+
+    Their sides are at most `side`.
+    """
     if isinstance(picture, np.ndarray):
         values = picture if picture.dtype == np.uint8 else np.rint(picture.clip(0, 1) * 255).astype(np.uint8)
         picture = Image.fromarray(values)
     shown = picture or overlay
     size = (0, 0) if shown is None else shown.size
-    addresses = [None if image is None else _data_address(image) for image in (picture, overlay)]
+    addresses = [None if image is None else _data_address(image, side) for image in (picture, overlay)]
     return Thumbnails(addresses[0], addresses[1], size)
 
 
-def _data_address(picture: Image.Image) -> str:
+def _data_address(picture: Image.Image, side: int) -> str:
     small = picture.convert("RGB")
-    small.thumbnail((SIDE, SIDE), Image.Resampling.BOX if max(small.size) > 8 * SIDE else Image.Resampling.LANCZOS)
+    small.thumbnail((side, side), Image.Resampling.BOX if max(small.size) > 8 * side else Image.Resampling.LANCZOS)
     buffer = BytesIO()
     small.save(buffer, format="JPEG", quality=QUALITY)
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")

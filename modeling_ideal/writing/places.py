@@ -109,10 +109,13 @@ class OutputFolder:
         write_atomically(self._list, "".join(lines).encode())
 
     def _note(self, name: str, content_hash: str) -> None:
-        if name not in self._written:
+        if not self._written:
             self.path.mkdir(parents=True, exist_ok=True)
             self._list.touch()  # before anything else: a folder without it is not the command's
-            (self.path / name).parent.mkdir(parents=True, exist_ok=True)
+        elif not self._list.is_file():  # what was written before is gone too
+            raise ValueError(f"--out: expected {str(self.path)!r} to stay until the end, got it gone or emptied")
+        if name not in self._written:
+            (self.path / name).parent.mkdir(exist_ok=True)
         self._written[name] = content_hash
         with open(self._list, "a", encoding="ascii") as stream:
             stream.write(_line(name, content_hash))

@@ -77,9 +77,9 @@ def expected(name, patch, parts):
     }[name]()
 
 
-@pytest.mark.parametrize("name", sorted(set(METHODS) - {"subspace", "coreset"}))
+@pytest.mark.parametrize("name", sorted(set(METHODS) - {"anomaly_dino", "subspace", "coreset"}))
 def test_a_method_is_what_it_says(name, features, context, plainly, plainly_shared):
-    scores = METHODS[name](Query(features["query"].flatten(0, 1), context))
+    scores = METHODS[name](Query(features["query"].flatten(0, 1), context, GRID))
     assert scores.shape == (20,)
     parts = plainly_shared if name.startswith("shared_") else plainly
     values = [expected(name.removeprefix("shared_"), patch, parts) for patch in plainly["query"]]
@@ -89,7 +89,7 @@ def test_a_method_is_what_it_says(name, features, context, plainly, plainly_shar
 def test_subspace_is_what_pca_does_not_reconstruct(features, context, plainly):
     pca = PCA(n_components=0.99).fit(plainly["normals"])
     rest = plainly["query"] - pca.inverse_transform(pca.transform(plainly["query"]))
-    scores = METHODS["subspace"](Query(features["query"].flatten(0, 1), context))
+    scores = METHODS["subspace"](Query(features["query"].flatten(0, 1), context, GRID))
     np.testing.assert_allclose(scores, np.linalg.norm(rest, axis=1), atol=1e-5)
 
 
@@ -98,7 +98,9 @@ def test_coreset_distance(features, context, plainly):
     assert len(kept) == int(40 * CORESET_SHARE)
     assert all(any(np.allclose(patch, normal) for normal in plainly["normals"]) for patch in kept)
     values = [min(np.linalg.norm(patch - other) for other in kept) for patch in plainly["query"]]
-    np.testing.assert_allclose(METHODS["coreset"](Query(features["query"].flatten(0, 1), context)), values, atol=1e-5)
+    np.testing.assert_allclose(
+        METHODS["coreset"](Query(features["query"].flatten(0, 1), context, GRID)), values, atol=1e-5
+    )
 
 
 def test_a_coreset_is_chosen_greedily():
@@ -109,14 +111,14 @@ def test_a_coreset_is_chosen_greedily():
 def test_references_that_are_missing_are_named(features):
     patches = features["query"].flatten(0, 1)
     with pytest.raises(ValueError, match="expected abnormal references for this method, got none"):
-        METHODS["abnormal_matching"](Query(patches, Context(features["normal"], None, None)))
+        METHODS["abnormal_matching"](Query(patches, Context(features["normal"], None, None), GRID))
     with pytest.raises(ValueError, match="expected features of normal references in other poses"):
-        METHODS["rotated_normal_matching"](Query(patches, Context(features["normal"], None, None)))
+        METHODS["rotated_normal_matching"](Query(patches, Context(features["normal"], None, None), GRID))
 
 
 def test_without_normal_references_unmarked_patches_serve(features, context):
     alone = Context(None, features["abnormal"], context.marked)
-    scores = METHODS["normal_matching"](Query(features["abnormal"][0].flatten(0, 1), alone))
+    scores = METHODS["normal_matching"](Query(features["abnormal"][0].flatten(0, 1), alone, GRID))
     assert torch.allclose(scores.view(GRID)[~context.marked[0]], torch.zeros(16), atol=1e-6)
 
 
@@ -126,9 +128,9 @@ def test_every_file_of_the_folder_adds_its_methods_in_the_order_of_their_names()
     assert set(METHODS) == {
         *("abnormal_matching", "both_matching", "normal_matching", "rotated_normal_matching"),
         *("residual_matching", "nve_matching", "shared_normal_matching", "shared_nve_matching"),
-        *("residual_length", "nve_length", "subspace", "coreset"),
+        *("residual_length", "nve_length", "subspace", "coreset", "anomaly_dino"),
     }
-    assert {"rotated_normal_matching"} == ON_REQUEST
+    assert {"anomaly_dino", "rotated_normal_matching"} == ON_REQUEST
 
 
 def test_a_name_is_given_once():

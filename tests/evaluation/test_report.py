@@ -82,6 +82,19 @@ def test_general_is_shaped_like_table_1(mpdd):
     ]
 
 
+def test_rivals_that_were_run_stand_beside_the_figures_of_the_paper(mpdd):
+    for name, image in (("nagl", 77.0), ("resad", 70.0), ("nagl_nve", 78.0)):
+        mpdd["methods"][name] = {"setups": {"N1A1": {"general": summary(image, 96.0, MPDD, spread=None)}}}
+    lines = general_table([only(mpdd)]).splitlines()
+    assert "| N1A1 | NAGL | 77.0 / 96.0 | 77.1 / 96.5 | -0.1 / -0.5 |" in lines
+    assert "| N1A1 | ResAD | 70.0 / 96.0 | 67.7 / 92.7 | +2.3 / +3.3 |" in lines  # printed for N1
+    assert "| N1 | FoundAD | - | 70.6 / 95.4 | - |" in lines
+    assert sum("NAGL" in line or "ResAD" in line for line in lines) == 2
+    assert "| N1A1 | ResAD, paper | 67.7 |" in metrics_table(only(mpdd), "general")
+    assert "| N1A1 | NAGL, nagl_nve | 77.0 / 96.0 | 78.0 / 96.0 | +1.0 / +0.0 |" in plug_in_table([only(mpdd)])
+    assert "WinCLIP, InCTRL and PromptAD need the weights of CLIP" in results_document([mpdd])
+
+
 def test_hard_is_shaped_like_table_2(mpdd):
     # General is compared over the categories that Hard has: the others would change the task as well.
     for category in ("connector", "tubes"):

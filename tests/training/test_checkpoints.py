@@ -46,3 +46,17 @@ def test_an_interrupted_write_leaves_the_one_before(tmp_path, monkeypatch):
     loaded = checkpoints.load(CPU)
     assert loaded is not None
     assert loaded[0].step == 1
+
+
+def test_foreign_and_damaged_files_are_refused_with_what_to_do(tmp_path):
+    checkpoints = Checkpoints(tmp_path, 2, "source")
+    torch.save({"progress": {"step": 3}, "epoch": 1}, tmp_path / "step_00000003.pt")
+    with pytest.raises(ValueError, match=r"0003.pt: expected a state of training of this release, got one w.*head"):
+        checkpoints.load(CPU)
+    torch.save([1], tmp_path / "step_00000004.pt")
+    with pytest.raises(ValueError, match=r"step_00000004.pt: expected a state of training of this release"):
+        checkpoints.load(CPU)
+    for content in (b"", b"no checkpoint", (tmp_path / "step_00000003.pt").read_bytes()[:-100]):
+        (tmp_path / "step_00000005.pt").write_bytes(content)
+        with pytest.raises(ValueError, match=r"0005.pt: expected a state of training, got \w+: .*; delete the file"):
+            checkpoints.load(CPU)

@@ -113,7 +113,7 @@ def test_clipping_shortens_the_step(options, monkeypatch):
 
 def test_a_finished_run_is_not_repeated(undisturbed, monkeypatch):
     finished, record = undisturbed
-    monkeypatch.setattr(run, "load_start", None)
+    monkeypatch.setattr(run, "load_learner", None)
     assert train_head(replace(finished, keep_checkpoints=5)) == record
 
 

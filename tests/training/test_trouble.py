@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from modeling_ideal.training.head import loop
+from modeling_ideal.training.head import learner, loop
 from modeling_ideal.training.head.checkpoints import Progress
 from modeling_ideal.training.head.loss_checks import check_falling_losses, check_finite_losses
 from modeling_ideal.training.head.run import train_head
@@ -46,7 +46,7 @@ def test_a_broken_loss_never_reaches_the_weights(options, monkeypatch):
         vectors = self.model.deviation_encoder.vectors.weight
         return {"loss": vectors.sum() * math.nan, "dice": torch.tensor(math.nan)}
 
-    monkeypatch.setattr(loop.EpisodeLoss, "forward", broken)
+    monkeypatch.setattr(learner.EpisodeLoss, "forward", broken)
     monkeypatch.setattr(torch.optim.AdamW, "step", lambda self, *_: steps.append(self))
     with pytest.raises(ValueError, match="step 0: the loss is nan"):
         train_head(options())

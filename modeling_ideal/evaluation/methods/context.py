@@ -104,10 +104,11 @@ class Context:
 
 @dataclass
 class Query:
-    """The patches (N, C) of a query, and its references. What several methods need is computed once."""
+    """The patches (N, C) of a query, its references and grid (h, w). What several methods need is computed once."""
 
     patches: Tensor
     context: Context
+    grid: tuple[int, int]
 
     @cached_property
     def deviations(self) -> Deviations:
@@ -117,4 +118,4 @@ class Query:
     @cached_property
     def shared(self) -> "Query":
         """The same patches among references whose unmarked patches count as normal ones."""
-        return Query(self.patches, self.context.shared)
+        return Query(self.patches, self.context.shared, self.grid)

@@ -1,4 +1,10 @@
-"""PatchCore's memory: the distance to the nearest of a few normal patches that stand for all."""
+"""PatchCore's memory (Roth et al., 2022): the distance to the nearest of a few normal patches that stand for all.
+
+Differs from the paper: the features are those of all methods here, not those of two stages of a ResNet averaged over
+neighbours; the coreset is chosen among the features themselves, not among random projections of them, and starts at
+the patch nearest the mean, not at the farthest one; the image score is that of all methods, without PatchCore's own
+weights.
+"""
 
 import torch
 from torch import Tensor

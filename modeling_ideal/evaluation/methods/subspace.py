@@ -1,4 +1,9 @@
-"""SubspaceAD: what a PCA of the normal patches does not reconstruct."""
+"""SubspaceAD (2026): what a PCA of the normal patches does not reconstruct.
+
+Differs from the paper: the features are those of all methods here, not a mean of middle layers of a ViT-g at 672 px;
+the normal references are not turned; the score is the length of what is left, not its square, so the ranks of patches
+are the same.
+"""
 
 import torch
 from torch import Tensor

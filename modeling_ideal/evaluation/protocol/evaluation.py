@@ -27,6 +27,7 @@ from ...data.setups import SETTINGS, Setup
 from ...image_processing_ideal import IdealImageProcessor
 from ...modeling_ideal import IdealModel
 from ...training.encoder import BackboneEncoder
+from ...training.rivals.rival import Rival
 from ...turned_copies import turned_copies
 from ...version import __version__
 from ...writing.files import write_json
@@ -35,12 +36,14 @@ from ..methods.normal_matching import POSES
 from ..pictures.category_pictures import Album
 from ..report.document import write_document
 from ..results_file import IDEAL
+from ..rival_method import RivalMethod
 from .differences import differences_to_ideal
 from .identity import measurement_key
 from .measurement import Measurement, measure, read_measurement
 from .scorer import Scorer
 from .summary import difficulties, summaries
 
+DIGITS = 12  # of a fingerprint, in a message
 TURNED_KEPT = 256  # pictures in other poses: 5.5 MB each for a ViT-S at 448 px
 
 
@@ -58,8 +61,9 @@ class Evaluation:
         setups: for example `["N1A1", "N4A1"]`.
         seeds: for each of them, one reference set per category.
         settings: `"general"`, `"hard"`.
-        methods: `"ideal"`, keys of `METHODS` and of `others`.
+        methods: `"ideal"`, keys of `METHODS`, of `others` and of `rivals`.
         others: further models on the same backbone as methods, by name: ablations, other forms of the score.
+        rivals: trained rivals as methods, by name; made for the same features.
         references: a file of reference sets to use again, instead of drawing new ones.
         smoothing: standard deviation in pixels of the Gaussian over anomaly maps.
         command: the command that repeats the evaluation, kept in the results.
@@ -77,6 +81,7 @@ class Evaluation:
     settings: Sequence[str] = SETTINGS
     methods: Sequence[str] = (IDEAL,)
     others: Mapping[str, IdealModel] = field(default_factory=dict)
+    rivals: Mapping[str, Rival] = field(default_factory=dict)
     references: Path | None = None
     smoothing: float = 4.0
     command: str = ""
@@ -86,7 +91,7 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         self.methods = list(dict.fromkeys(self.methods))  # one named twice would be scored twice
-        known = [IDEAL, *METHODS, *self.others]
+        known = [IDEAL, *METHODS, *self.others, *self.rivals]
         unknown = sorted(set(self.methods) - set(known))
         if unknown or not self.methods:
             raise ValueError(f"methods: expected some of {known}, got {unknown or 'none'}")
@@ -106,9 +111,17 @@ class Evaluation:
         self._check_models()
 
     def _check_models(self) -> None:
-        for name, other in self.others.items():
+        for name in (*self.others, *self.rivals):
             if name in (IDEAL, *METHODS):
                 raise ValueError(f"expected a new name for another model, got {name!r}, which is a method already")
+        for name, rival in self.rivals.items():
+            if rival.encoder != self.encoder.fingerprint:
+                raise ValueError(
+                    f"{name}: expected a rival that was trained on the backbone, stage and preprocessing of this "
+                    f"evaluation ({self.encoder.fingerprint[:DIGITS]}), got one that was trained on others "
+                    f"({rival.encoder[:DIGITS]})"
+                )
+        for name, other in self.others.items():
             if BackboneEncoder(other, self.processor).fingerprint != self.encoder.fingerprint:
                 raise ValueError(f"{name}: expected a model on the backbone and stage of the first, got another")
         for name, head in self._heads.items():
@@ -134,7 +147,10 @@ class Evaluation:
             inference_episodes(catalogue, references)  # raises if it has no queries, before the work begins
         cache = encode_records(records, self.encoder, self.cache)
         turn = partial(self._turned_features, records.select_columns(["image"]))
-        scorer = Scorer(cache, catalogue, self.methods, self.model, self._heads, turn, self.smoothing, self.settings)
+        rivals = {name: RivalMethod(rival) for name, rival in self.rivals.items() if name in self.methods}
+        scorer = Scorer(
+            cache, catalogue, self.methods, self.model, self._heads, turn, self.smoothing, self.settings, rivals
+        )
         (self.out / "measurements").mkdir(parents=True, exist_ok=True)
         key = partial(measurement_key, scorer, methods=self.methods)
         album = Album(records, sets, self.out / "pictures", key) if self.pictures else None
@@ -205,6 +221,7 @@ class Evaluation:
         }
         methods = {method: {"setups": summaries(each)} for method, each in measured.items()}
         models = {name: head.fingerprint for name, head in self._heads.items()}
+        models |= {name: rival.fingerprint for name, rival in self.rivals.items()}
         results: dict[str, Any] = {
             "target": self.target.name,
             "command": self.command,

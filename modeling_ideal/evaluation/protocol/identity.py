@@ -25,7 +25,10 @@ def measurement_key(scorer: Scorer, references: ReferenceSet, methods: Sequence[
         [FORMAT, __version__],
         [sorted(methods), sorted(scorer.settings), scorer.smoothing],
         [config.eraser, config.top_fraction, config.patch_smoothing],  # of the methods without a head
-        {name: _head(scorer.heads[name]) for name in methods if name in scorer.heads},
+        {
+            **{name: _head(scorer.heads[name]) for name in methods if name in scorer.heads},
+            **{name: scorer.rivals[name].rival.fingerprint for name in methods if name in scorer.rivals},
+        },
         scorer.cache.directory.name,  # a hash of the backbone and the preprocessing
         asdict(references),
         _records(scorer, references),

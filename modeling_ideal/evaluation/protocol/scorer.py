@@ -14,8 +14,9 @@ from ...image_processing_ideal import gaussian_smoothing
 from ...modeling_ideal import IdealModel
 from ...references import IdealReferences
 from ...scoring import image_scores, smooth_patches, upsample
-from ..methods import METHODS
+from ..methods import METHODS, Method
 from ..methods.context import Context, Query
+from ..rival_method import RivalMethod
 
 Turn = Callable[[Sequence[int]], Tensor]
 """Indices of L1 records to the features (L1, poses - 1, h, w, C) of their turned copies."""
@@ -28,12 +29,13 @@ class Scorer:
     Args:
         cache: features and masks of the target's records.
         catalogue: of the same records.
-        methods: keys of `METHODS`, or of `heads`.
+        methods: keys of `METHODS`, of `heads` or of `rivals`.
         model: gives methods without a head the settings of the eraser and of the score.
         heads: trained models as methods, by name; all on the backbone that filled the cache.
         turn: encodes references in other poses, for the methods that match them.
         smoothing: standard deviation in pixels of the Gaussian over anomaly maps before pixel metrics; 0 for none.
         settings: `"general"`, `"hard"`; a setting that a category does not allow is left out there.
+        rivals: trained rivals as methods, by name; all for the features in the cache.
     """
 
     cache: FeatureCache
@@ -44,6 +46,7 @@ class Scorer:
     turn: Turn | None = None
     smoothing: float = 4.0
     settings: Sequence[str] = SETTINGS
+    rivals: Mapping[str, RivalMethod] = field(default_factory=dict)
 
     def context(self, normal: Sequence[int], abnormal: Sequence[int]) -> Context:
         """The references with these indices, as all methods take them."""
@@ -64,15 +67,16 @@ class Scorer:
     def patch_scores(self, context: Context, queries: Sequence[int]) -> dict[str, Tensor]:
         """(n, h, w) of every method, on the CPU; queries are read one at a time, so memory stays small."""
         encoded = {name: encode_context(self.heads[name], context) for name in self.methods if name in self.heads}
+        known: dict[str, Method] = {**METHODS, **self.rivals}
         scores: dict[str, list[Tensor]] = {name: [] for name in self.methods}
         for index in queries:
             features = self.features([index])  # (1, h, w, C)
-            query = Query(features[0].flatten(0, 1), context)
+            query = Query(features[0].flatten(0, 1), context, (features.shape[1], features.shape[2]))
             for name in self.methods:
                 if name in encoded:
                     scores[name].append(_head_scores(self.heads[name], encoded[name], features, query))
                 else:
-                    scores[name].append(METHODS[name](query).view(features.shape[1:3]))
+                    scores[name].append(known[name](query).view(features.shape[1:3]))
         smoothing = self.model.config.patch_smoothing  # a trained head applies its own
         return {
             name: (torch.stack(parts) if name in encoded else smooth_patches(torch.stack(parts), smoothing)).cpu()

@@ -25,7 +25,12 @@ ABLATION = {
 }
 """The methods in the rows of Table 3 (left), with what the paper has switched on there."""
 
-PLUG_INS = {"residual_matching": "nve_matching", "residual_length": "nve_length"}
+PLUG_INS = {
+    "residual_matching": "nve_matching",
+    "residual_length": "nve_length",
+    "NAGL": "nagl_nve",
+    "ResAD": "resad_nve",
+}
 """Methods on residual deviations, each with its twin on denoised ones."""
 
 RowKey = tuple[str, str]
@@ -104,8 +109,17 @@ def comparison_rows(targets: Sequence[TargetResults], papers: Sequence[PaperTabl
     for setup in _setups(targets, setting):
         for target in targets:
             rows += [(setup, method) for method in target.methods if target.summary(setup, method, setting)]
-        rows += [row for paper in papers for row in paper if row[0] in _names(setup)]
+        ours = {method for name, method in rows if name == setup}
+        rows += [row for paper in papers for row in paper if row[0] in _names(setup) and row[1] not in ours]
     return list(dict.fromkeys(rows))
+
+
+def printed(paper: PaperTable, row: RowKey) -> Mapping[str, float]:
+    """The paper's values for a row, empty without; what takes one kind of reference is printed under that: N1."""
+    setup, method = row
+    both = setup.startswith("N") and "A" in setup  # a set-up of ours
+    names = (setup, *_names(setup)) if both else (setup,)
+    return next((paper[name, method] for name in names if (name, method) in paper), {})
 
 
 def _setups(targets: Sequence[TargetResults], setting: str) -> list[str]:
@@ -131,7 +145,7 @@ def _beside(measured: Sequence[Summary | None], papers: Sequence[PaperTable], ro
     for ours, paper in zip(measured, papers, strict=True):
         cells.append(pair(_ours(ours)))
         if paper:
-            theirs = paper.get(row, {})
+            theirs = printed(paper, row)
             cells += [pair(_theirs(theirs)), _differences(ours, theirs)]
     return cells
 

@@ -1,6 +1,7 @@
 """The table of how far IDEAL is ahead of each other method."""
 
 from ...writing.tables import ABSENT, markdown_table
+from .paper import NAMES_IN_PAPER
 from .target_results import TargetResults, in_order
 
 ABOUT = (
@@ -19,7 +20,10 @@ def difference_table(target: TargetResults, setting: str) -> str:
                 parts = (_cell(metrics.get(name)) for name in ("image_auroc", "pixel_auroc"))
                 cells.setdefault(method, {})[setup] = " / ".join(parts)
     setups = in_order({setup for row in cells.values() for setup in row})
-    rows = [[method, *(row.get(setup, ABSENT) for setup in setups)] for method, row in cells.items()]
+    rows = [
+        [NAMES_IN_PAPER.get(method, method), *(row.get(setup, ABSENT) for setup in setups)]
+        for method, row in cells.items()
+    ]
     return markdown_table(["IDEAL less", *setups], rows, words=1)
 
 

@@ -11,7 +11,7 @@ from .comparison_tables import ablation_table, general_table, hard_table, plug_i
 from .difference_table import ABOUT as ABOUT_DIFFERENCES
 from .difference_table import difference_table
 from .metric_tables import category_table, metrics_table, paper_table
-from .paper import PAPER
+from .paper import NOT_RUN, PAPER
 from .target_results import TargetResults, group_by_target
 
 _TITLE = "# Results on "
@@ -44,7 +44,7 @@ def results_document(results: Sequence[dict[str, Any]]) -> str:
         "categories as that; whether all its images are there is not checked. The paper trains IDEAL on MVTecAD, "
         "and on VisA where the target is MVTecAD.",
         "\n".join(f"- {target.comparability()}" for target in targets),
-        _section("General (the paper's Table 1)", general_table(targets), targets),
+        _section("General (the paper's Table 1)", general_table(targets), targets, _about_general(targets)),
         _section("Hard (the paper's Table 2)", hard_table(targets), targets, _about_hard(targets)),
         _section("Ablation, General (the paper's Table 3, left)", ablation_table(targets), targets),
         _section("NVE as a plug-in, General (the paper's Table A1)", plug_in_table(targets), targets),
@@ -63,6 +63,11 @@ def results_document(results: Sequence[dict[str, Any]]) -> str:
                 title = f"By category: {target.name}, {setting.capitalize()}, {setup}"
                 paragraphs.append(_section(title, category_table(target, setting, setup), [target]))
     return "\n\n".join(filter(None, paragraphs)) + "\n"
+
+
+def _about_general(targets: Sequence[TargetResults]) -> str:
+    """Why some rows have the paper's figures alone."""
+    return NOT_RUN if any(target.data_set for target in targets) else ""
 
 
 def _about_hard(targets: Sequence[TargetResults]) -> str:

@@ -2,7 +2,7 @@
 
 from ...writing.tables import difference, markdown_table, number, with_spread
 from ..results_file import METRICS
-from .comparison_tables import comparison_rows
+from .comparison_tables import comparison_rows, printed
 from .paper import DATA_SETS, published
 from .target_results import TargetResults
 
@@ -14,14 +14,14 @@ def metrics_table(target: TargetResults, setting: str, competitors: bool = False
     """
     paper = published(paper_table(target, setting), target.data_set)
     if not competitors:
-        paper = {row: values for row, values in paper.items() if target.summary(*row, setting)}
+        paper = {row: values for row, values in paper.items() if row[1] in target.methods}
     lines = []
     for setup, method in comparison_rows([target], [paper], setting):
         ours = target.summary(setup, method, setting)
         if ours:
             cells = [with_spread(ours["mean"].get(name), ours["spread"].get(name)) for name in METRICS]
             lines.append([setup, method, *cells])
-        if theirs := {**paper.get((setup, method), {})}:
+        if theirs := {**printed(paper, (setup, method))}:
             if "pixel_pro" in theirs:  # computed by the paper's code, so it goes beside ours of the same kind
                 theirs["pixel_pro_as_released"] = theirs.pop("pixel_pro")
             lines.append([setup, f"{method}, paper", *(number(theirs.get(name)) for name in METRICS)])

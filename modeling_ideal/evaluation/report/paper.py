@@ -23,9 +23,20 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from ..results_file import IDEAL
+
 PAPER = "arXiv:2605.23231"
 IDEAL_IN_PAPER = "IDEAL"
 """What the paper calls its own method."""
+
+NAMES_IN_PAPER = {IDEAL: IDEAL_IN_PAPER, "foundad": "FoundAD", "nagl": "NAGL", "resad": "ResAD"}
+"""What the paper calls our methods, where it has them."""
+
+NOT_RUN = (
+    "A row with the paper's figures alone is a system that was not run. WinCLIP, InCTRL and PromptAD need the weights "
+    "of CLIP, RegAD, DRA and AHL a training on each data set; NAGL, ResAD and FoundAD can be trained and run here, on "
+    "the features of all other methods."
+)
 
 
 @dataclass(frozen=True)

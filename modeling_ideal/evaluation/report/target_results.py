@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...data.setups import Setup
-from ..results_file import IDEAL, Summary
-from .paper import DATA_SETS, IDEAL_IN_PAPER, paper_data_set
+from ..results_file import Summary
+from .paper import DATA_SETS, NAMES_IN_PAPER, paper_data_set
 
 _SAME_ON_A_TARGET = ("encoder", "seeds", "smoothing")  # else rows of one table would differ in more than the method
 
@@ -20,7 +20,7 @@ class TargetResults:
     Args:
         name: of the folder.
         runs: the contents of their results files.
-        methods: `{method: {set-up: {setting: summary}}}`; the model itself goes by the paper's name, "IDEAL".
+        methods: `{method: {set-up: {setting: summary}}}`; those of the paper go by its names: "IDEAL", "NAGL".
     """
 
     name: str
@@ -101,7 +101,7 @@ def _combine(name: str, runs: list[dict[str, Any]]) -> TargetResults:
                     f"got {runs[0][field]!r} and {run[field]!r}"
                 )
         for method, content in run["methods"].items():
-            label = IDEAL_IN_PAPER if method == IDEAL else method
+            label = NAMES_IN_PAPER.get(method, method)
             for setup, settings in content["setups"].items():
                 known = methods.setdefault(label, {}).setdefault(setup, {})
                 for setting, summary in settings.items():

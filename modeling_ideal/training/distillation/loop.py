@@ -152,6 +152,6 @@ def load_state(options: DistillationOptions) -> dict[str, Any] | None:
                     f"{name!r} of another"
                 )
         return None
-    state = read_state(file)
+    state = read_state(file, "cpu", ("step", "basis", "student", "optimizer", "schedule", "arguments"))
     check_same_run(options, state["arguments"], WITHOUT_EFFECT, options.output)
     return state

@@ -57,7 +57,7 @@ class Checkpoints:
         if not files:
             return None
         remove_abandoned(self.folder)
-        state = read_state(files[-1], device)
+        state = read_state(files[-1], device, ("progress", "head", "optimizer", "source"))
         if state["source"] != self.source_digest:
             raise ValueError(
                 f"{files[-1]}: the pictures, masks or splits of the source have changed since this run began; "

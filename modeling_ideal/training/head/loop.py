@@ -1,59 +1,62 @@
 """The training loop with Accelerate: steps, and at the end of each epoch checks, validation and a checkpoint."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from torch import nn
 from tqdm import tqdm
 
-from ...modeling_ideal import IdealModel
 from .batches import Batch, Batches
 from .checkpoints import Checkpoints, Progress
 from .loss_checks import check_falling_losses, check_finite_losses
-from .objective import EpisodeLoss
 from .options import HeadTrainingOptions
 from .schedule import build_optimizer, rate_at, warmup_steps
-from .source import Source
-from .validation import validate, validation_sets
+
+Validation = Callable[[], dict[str, Any]]
+"""Metrics by set-up on the held-out categories, as the head is now."""
 
 
 class HeadTraining:
-    """A model in training: its optimiser, its progress, and the loop over batches."""
+    """A head in training: its optimiser, its progress, and the loop over batches.
+
+    Args:
+        options: of the run.
+        accelerator: of this process.
+        objective: episodes to `"loss"` and its parts; holds the head.
+        head: the part that is trained, and kept in checkpoints.
+        checkpoints: of this run.
+        validation: done at the end of some epochs; None without held-out categories.
+    """
 
     def __init__(
         self,
         options: HeadTrainingOptions,
         accelerator: Accelerator,
-        model: IdealModel,
+        objective: nn.Module,
+        head: nn.Module,
         checkpoints: Checkpoints,
-        held_out_source: Source | None,
+        validation: Validation | None,
     ) -> None:
         self.options = options
         self.accelerator = accelerator
-        if model.deviation_encoder is None:
-            raise ValueError("expected a model with a deviation encoder to train, got a training-free one")
-        self.model = model.train()
-        self.head = model.deviation_encoder
+        self.head = head
         self.checkpoints = checkpoints
-        self.held_out_source = held_out_source
-        self.validation_sets = (
-            []
-            if held_out_source is None
-            else validation_sets(held_out_source, options.setups, options.validation_seeds)
-        )
+        self.validation = validation
         self.steps = options.epochs * options.steps_per_epoch
         self.warmup = warmup_steps(options.steps_per_epoch, options.epochs)
-        self.parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        objective.train()
+        self.parameters = [parameter for parameter in objective.parameters() if parameter.requires_grad]
         optimizer = build_optimizer(self.parameters, options.learning_rate)
         self.progress = Progress()
         if saved := checkpoints.load(accelerator.device):
-            self.progress, head, optimizer_state = saved
-            self.head.load_state_dict(head)
+            self.progress, weights, optimizer_state = saved
+            self.head.load_state_dict(weights)
             optimizer.load_state_dict(optimizer_state)
-        self.objective, self.optimizer = accelerator.prepare(EpisodeLoss(model), optimizer)
+        self.objective, self.optimizer = accelerator.prepare(objective, optimizer)
 
     def run(self, batches: Batches) -> Progress:
         """Train from the last checkpoint to the end."""
@@ -110,12 +113,12 @@ class HeadTraining:
 
     def _end_epoch(self, epoch: int) -> None:
         options = self.options
-        if options.model is None:
+        if options.model is None and options.method is None:  # a rival may learn as slowly as its authors let it
             means = [losses["loss"] for losses in self.progress.epoch_losses(options.steps_per_epoch)]
             check_falling_losses(means, -(-self.warmup // options.steps_per_epoch))
         due = epoch % options.validation_every == 0 or epoch == options.epochs
-        if self.held_out_source is not None and due:
-            figures = validate(self.model, self.held_out_source, self.validation_sets)
+        if self.validation is not None and due:
+            figures = self.validation()
             self.progress.validations.append({"epoch": epoch, "setups": figures})
             self.accelerator.log(
                 {f"{setup}/{name}": value for setup, part in figures.items() for name, value in part["mean"].items()},

@@ -10,6 +10,9 @@ from typing import Any
 from ... import model_folder
 from ...data.setups import Setup
 from ..options import check_at_least, check_positive, option
+from ..rivals.names import LEARNING_RATES
+
+LEARNING_RATE = 1e-3  # of IDEAL's head
 
 
 @dataclass
@@ -28,6 +31,12 @@ class HeadTrainingOptions:
         metavar="FOLDER",
         type=model_folder,
     )
+    method: str | None = option(
+        f"train a rival of IDEAL instead, on --backbone: {', '.join(LEARNING_RATES)}; `ideal evaluate --compare` "
+        "loads it",
+        None,
+        metavar="NAME",
+    )
     stage: str | None = option(
         "stage of the backbone whose features are used, for example stage9; stage6+stage9 joins two "
         "(default: the last stage)",
@@ -35,7 +44,10 @@ class HeadTrainingOptions:
     )
     no_norm: bool = option("skip the backbone's final layer norm", False)
     config: list[str] = option(
-        "fields of IdealConfig to set, for example loss_form=two_channel num_neighbors=8", [], metavar="KEY=VALUE"
+        "fields of IdealConfig to set, for example loss_form=two_channel num_neighbors=8; with --method, settings of "
+        "the rival, for example denoise=true",
+        [],
+        metavar="KEY=VALUE",
     )
     categories: list[str] = option(
         "categories of the source to train on (default: all that are not held out)", [], metavar="NAME"
@@ -55,7 +67,9 @@ class HeadTrainingOptions:
     gradient_accumulation: int = option(
         "split each process's share of a batch into this many parts, to save memory; the result stays the same", 1
     )
-    learning_rate: float = option("peak learning rate, reached after warm-up", 1e-3)
+    learning_rate: float = option(
+        f"peak learning rate, reached after warm-up (default: {LEARNING_RATE}; with --method, that of the rival)", None
+    )
     max_grad_norm: float | None = option("clip the norm of the gradient to this value (default: no clipping)", None)
     device: str | None = option(
         "where to compute, such as cpu or cuda:1 (default: the best there is, for each process)", None, metavar="NAME"
@@ -81,6 +95,7 @@ class HeadTrainingOptions:
             raise ValueError("expected either --backbone, to train a new head, or --model, to fine-tune one")
         if self.model is not None and (self.stage is not None or self.no_norm):
             raise ValueError("expected --stage and --no_norm with --backbone alone, got them with --model")
+        self._check_method()
         check_at_least(self, _LEAST)
         check_positive(self, "learning_rate", "max_grad_norm")
         for setup in self.setups:
@@ -90,6 +105,16 @@ class HeadTrainingOptions:
         if both:
             raise ValueError(f"expected each category in --categories or --held_out, got {both} in both")
         self.config_values()
+
+    def _check_method(self) -> None:
+        """Check what belongs to a rival, and take its learning rate if none is given."""
+        if self.method is not None:
+            if self.method not in LEARNING_RATES:
+                raise ValueError(f"method: expected one of {list(LEARNING_RATES)}, got {self.method!r}")
+            if self.model is not None:
+                raise ValueError("expected --backbone with --method, which is trained from scratch, got --model")
+        if self.learning_rate is None:
+            self.learning_rate = LEARNING_RATE if self.method is None else LEARNING_RATES[self.method]
 
     def config_values(self) -> dict[str, Any]:
         """The pairs of `config`, their values read as JSON where possible and as text otherwise."""

@@ -18,6 +18,7 @@ from ...version import __version__
 from ...writing.files import write_json
 from ...writing.places import check_folder
 from ..options import check_same_run
+from ..rivals.rival import Rival
 from .checkpoints import Progress
 from .options import WITHOUT_EFFECT, HeadTrainingOptions
 from .source import Source, current_digests
@@ -68,7 +69,7 @@ def finished_record(options: HeadTrainingOptions) -> dict[str, Any] | None:
 def make_record(
     options: HeadTrainingOptions,
     progress: Progress,
-    model: IdealModel,
+    result: IdealModel | Rival,
     source: Source,
     held_out: Source | None,
     processes: int,
@@ -97,7 +98,7 @@ def make_record(
             "anomalous": len(source.anomalous),
             "notes": notes,
         },
-        "model": model.fingerprint,
+        "model": result.fingerprint,
         "seconds": progress.seconds,
         "epochs": progress.epoch_losses(options.steps_per_epoch),
         "steps": [losses["loss"] for losses in progress.losses],
@@ -106,14 +107,14 @@ def make_record(
 
 
 def write_run(
-    options: HeadTrainingOptions, record: dict[str, Any], model: IdealModel, processor: IdealImageProcessor
+    options: HeadTrainingOptions, record: dict[str, Any], result: IdealModel | Rival, processor: IdealImageProcessor
 ) -> None:
-    """Write the model, then the record: if the record is there, the run is complete."""
+    """Write the model or rival, then the record: if the record is there, the run is complete."""
     folder = options.output / MODEL
     temporary = folder.with_name(f".{MODEL}.partial")
     for leftover in (temporary, folder):  # of a run that was killed at this point
         shutil.rmtree(leftover, ignore_errors=True)
-    model.save_pretrained(temporary)
+    result.save_pretrained(temporary)
     processor.save_pretrained(temporary)
     temporary.rename(folder)
     write_json(options.output / RECORD, record)
@@ -122,7 +123,7 @@ def write_run(
 def summary(options: HeadTrainingOptions, record: dict[str, Any]) -> str:
     """What the run did, and what to do next."""
     source, epochs, given = record["source"], record["epochs"], record["arguments"]
-    verb = "Fine-tuned" if given["model"] else "Trained"
+    verb = "Fine-tuned" if given["model"] else f"Trained {given['method']}" if given.get("method") else "Trained"
     categories = source["categories"]
     lines = [
         f"{verb} on {given['source']} ({len(categories)} {'category' if len(categories) == 1 else 'categories'}: "
@@ -141,7 +142,10 @@ def summary(options: HeadTrainingOptions, record: dict[str, Any]) -> str:
             )
     folder = options.output / MODEL
     lines.append(f"Model: {folder}. Record of the run: {options.output / RECORD}.")
-    lines.append(f"Next: ideal evaluate --model {folder} --target DIR --setups {given['setups'][0]} --out results")
+    what = f"--model {folder}"
+    if given.get("method"):
+        what = f"--backbone {options.backbone} --compare {given['method']}={folder}"
+    lines.append(f"Next: ideal evaluate {what} --target DIR --setups {given['setups'][0]} --out results")
     return "\n".join(lines)
 
 

@@ -5,17 +5,18 @@ options: stopped at any moment, it resumes from its last checkpoint when it is s
 """
 
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
-from ..encoder import BackboneEncoder
 from ..launch import make_accelerator
 from .batches import Batches
 from .checkpoints import Checkpoints
-from .loop import HeadTraining
+from .learner import Learner, load_learner
+from .loop import HeadTraining, Validation
 from .options import HeadTrainingOptions
 from .report import CHECKPOINTS, check_output, finished_record, make_record, write_options, write_run
-from .source import draw_episodes, load_source
-from .starting_point import load_start
+from .source import Source, draw_episodes, load_source
+from .validation import validate, validation_sets
 
 
 def train_head(options: HeadTrainingOptions) -> dict[str, Any]:
@@ -32,16 +33,16 @@ def train_head(options: HeadTrainingOptions) -> dict[str, Any]:
     accelerator.wait_for_everyone()  # every process has looked at the folder before the first one writes to it
     if accelerator.is_main_process:
         write_options(options)
-    model, processor = load_start(options)
-    model.to(accelerator.device)
-    source, held_out_source = load_source(options, BackboneEncoder(model, processor))
+    learner = load_learner(options, accelerator.device)
+    source, held_out_source = load_source(options, learner.encoder)
     episodes, notes = draw_episodes(source, options)
     for note in notes:
         accelerator.print(note)
     if options.trackers:
         accelerator.init_trackers("ideal", {name: str(value) for name, value in asdict(options).items()})
     checkpoints = Checkpoints(options.output / CHECKPOINTS, options.keep_checkpoints, source.digest)
-    training = HeadTraining(options, accelerator, model, checkpoints, held_out_source)
+    validation = _validation(options, learner, held_out_source)
+    training = HeadTraining(options, accelerator, learner.objective, learner.head, checkpoints, validation)
     batches = Batches(
         episodes,
         source.cache,
@@ -51,8 +52,17 @@ def train_head(options: HeadTrainingOptions) -> dict[str, Any]:
         accelerator.num_processes,
     )
     progress = training.run(batches)
-    record = make_record(options, progress, model.eval(), source, held_out_source, accelerator.num_processes, notes)
+    result = learner.result.eval()
+    record = make_record(options, progress, result, source, held_out_source, accelerator.num_processes, notes)
     if accelerator.is_main_process:
-        write_run(options, record, model, processor)
+        write_run(options, record, result, learner.processor)
     accelerator.end_training()
     return record
+
+
+def _validation(options: HeadTrainingOptions, learner: Learner, held_out: Source | None) -> Validation | None:
+    """How to validate; raises, before any training, if a held-out category has too few pictures."""
+    if held_out is None:
+        return None
+    sets = validation_sets(held_out, options.setups, options.validation_seeds)
+    return partial(validate, learner.result, held_out, sets)
