@@ -7,12 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 from transformers import AutoConfig, AutoModel
-from transformers.pipelines import PIPELINE_REGISTRY
 
 from modeling_ideal import IdealImageProcessor
 from modeling_ideal.backbone import build_backbone
 from modeling_ideal.cli import main
-from modeling_ideal.pipeline_ideal import TASK
 
 from .conftest import PATCH, tiny_model
 from .evaluation.conftest import save_part
@@ -101,13 +99,12 @@ def test_what_the_readme_shows_first_runs_as_it_stands(workshop, capsys):
 
 @pytest.mark.parametrize("name", PAGES)
 def test_what_the_pages_of_daily_work_show_runs(name, workshop, small_model, monkeypatch):
-    monkeypatch.setitem(PIPELINE_REGISTRY.supported_tasks[TASK], "default", {"model": (small_model, "main")})
     model = ["--model", small_model]
     assert main(["references", "--normal", "normal", "--out", "product.safetensors", *model]) == 0
     monkeypatch.setattr("modeling_ideal.cli.demo._demo", lambda _: 0)  # README's
     assert run_commands(name, model)
     if snippets(name):
-        run_snippets(name, {})
+        run_snippets(name, {'pipeline("anomaly-detection")': f'pipeline("anomaly-detection", model="{small_model}")'})
 
 
 def test_the_snippets_of_the_method_run(workshop):
@@ -122,6 +119,8 @@ def test_the_snippets_of_training_run(workshop, small_model):
 
 
 def test_data_snippets_run(workshop):
+    for words in commands("docs/data.md"):
+        assert main(words) == 0, words
     run_snippets("docs/data.md", {})
 
 

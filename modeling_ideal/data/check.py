@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from ..image_inputs import open_image
 from ..writing.tables import text_table
-from .folder import Entry, Problem, Scan
+from .folder import NORMAL, Entry, Problem, Scan
 from .images import MaskSizeError, content_hash, read_masks
 from .layouts import scan
 
@@ -183,5 +183,8 @@ def _counts(scanned: Scan) -> Iterator[Count]:
 
 
 def _table(counts: Sequence[Count]) -> str:
-    rows = [(count.category, count.split, count.anomaly_type, str(count.images), str(count.masks)) for count in counts]
+    rows = []
+    for count in counts:
+        kind = "normal" if count.anomaly_type == NORMAL else count.anomaly_type
+        rows.append((count.category, count.split, kind, str(count.images), str(count.masks)))
     return text_table(("category", "split", "type", "images", "masks"), rows, words=3)

@@ -52,7 +52,8 @@ def write_figure(path: Path, figure: "Figure", texts: dict[str, str] | None = No
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     buffer = BytesIO()
-    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None, **(texts or {})})
+    quick = {"compress_level": 3}  # a tenth larger, in less than half the time
+    FigureCanvasAgg(figure).print_png(buffer, metadata={"Software": None, **(texts or {})}, pil_kwargs=quick)
     write_atomically(path, buffer.getvalue())
 
 

@@ -159,6 +159,7 @@ def test_the_command_prints_the_table_and_succeeds(tmp_path, capsys):
     assert lines[0] == f"{tmp_path}: layout mvtec, 7 images"
     assert lines[2].split() == ["category", "split", "type", "images", "masks"]
     assert lines[5].split() == ["bottle", "test", "Broken", "2", "2"]
+    assert {line.split()[2] for line in lines[3:] if line.startswith("bottle")} >= {"Broken", "normal"}
     assert lines[-1] == "no problems found"
 
 

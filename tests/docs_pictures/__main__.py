@@ -63,7 +63,7 @@ class Workshop:
         return drawings.parts_and_maps(parts)
 
     def report(self) -> Image.Image:
-        return screenshot(self.demo / "index.html", (1180, 1380), scale=0.8)
+        return screenshot(self.demo / "index.html", (1180, 1290), scale=0.8)
 
     def show(self) -> Image.Image:
         _ = self.pipe
