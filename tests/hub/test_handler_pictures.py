@@ -187,5 +187,5 @@ def test_what_leaves_is_json():
 def test_a_png_file_with_a_changed_pixel_is_refused():
     content = bytearray(file_of(picture(1)))
     content[len(content) // 2] ^= 1
-    with pytest.raises(ValueError, match="inputs: expected an image file .*: SyntaxError"):
+    with pytest.raises(ValueError, match=r"inputs: expected an image file .*: SyntaxError"):
         PictureReader().picture(bytes(content), "inputs")
