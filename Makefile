@@ -7,8 +7,7 @@ INSTALLED := .venv-installed
 AUDIT := .venv-audit
 MINIMUM := .venv-minimum
 # Those that need no extra.
-MINIMUM_TESTS ?= $(addprefix tests/test_,configuration.py model.py references.py references_file.py image_processing.py \
-	masks.py pipeline.py pipeline_inputs.py errors.py tiling.py verdict.py detection.py)
+MINIMUM_TESTS ?= $(addprefix tests/test_,model.py references_file.py image_processing.py errors.py)
 
 .PHONY: help demo test check docs installed style bench notebooks pictures fuzz faults wheel lock audit minimum clean
 

@@ -59,13 +59,13 @@ class PictureReader:
             picture = Image.open(io.BytesIO(content), formats=FORMATS)  # reads the header alone
             tile = [getattr(picture, "tag_v2", {}).get(tag, 0) for tag in TILE_SIDES]
             num_pixels = max(math.prod(picture.size), math.prod(tile))
-            if picture.format == "PNG":
-                Image.open(io.BytesIO(content), formats=FORMATS).verify()  # the checksums, which decoding passes over
         except Exception as error:  # Pillow's plug-ins raise OSError, SyntaxError, ValueError, struct.error, ...
             raise _unreadable(content, error, name) from error
         self._check(picture, num_pixels, name)
         self.num_pixels += num_pixels
         try:
+            if picture.format == "PNG":
+                Image.open(io.BytesIO(content), formats=FORMATS).verify()  # the checksums, which decoding passes over
             picture.load()
             ImageOps.exif_transpose(picture, in_place=True)
         except Exception as error:

@@ -21,7 +21,7 @@ from .reference_previews import Previews
 from .reference_scores import ReferenceScores
 from .reference_warnings import reference_warnings
 from .references_file import FORMAT, SCORE_TENSORS, SET_TENSORS, read_references
-from .threshold import Calibration, ScorePrior
+from .threshold import DEFAULT_PRIOR, Calibration, ScorePrior
 
 CALIBRATIONS_KEPT = 16  # calibrations for other settings that a reference set remembers
 
@@ -286,7 +286,10 @@ def processing_of(processor: Any) -> dict[str, Any]:
 def _calibration(values: Mapping[str, Any], scores: ReferenceScores | None) -> dict[str, Any]:
     """The threshold by the rule of this release, from what a file has, and the setting that it is for."""
     fraction, false_alarm = values.get("top_fraction"), values["false_alarm"]
-    prior = ScorePrior(**values.get("prior") or {})
+    given, known = values.get("prior") or vars(DEFAULT_PRIOR), vars(DEFAULT_PRIOR)
+    if not isinstance(given, dict) or not known.keys() <= given.keys():
+        raise ValueError(f"prior: expected {', '.join(known)}, got {given!r:.200}")
+    prior = ScorePrior(**{name: given[name] for name in known})  # a newer release may add others
     if scores is not None and fraction is not None:
         calibration = scores.calibrate(fraction, false_alarm, prior)
     else:

@@ -182,3 +182,10 @@ def test_what_leaves_is_json():
     assert np.array_equal(image_of(found["mask"]), np.eye(3, dtype=bool))
     assert np.array_equal(image_of(plain(np.array([[0, 1.2]]), "map")), [[0, 65535]])
     assert Image.open(io.BytesIO(base64.b64decode(base64_of(picture(1))))).size == (40, 30)
+
+
+def test_a_png_file_with_a_changed_pixel_is_refused():
+    content = bytearray(file_of(picture(1)))
+    content[len(content) // 2] ^= 1
+    with pytest.raises(ValueError, match=r"inputs: expected an image file .*: SyntaxError"):
+        PictureReader().picture(bytes(content), "inputs")
