@@ -122,7 +122,7 @@ class ReferenceInputs:
                 part = normal[start : start + PICTURES_AT_ONCE]
                 known = read_pictures(model, **processor(normal_refs=part), false_alarm=self.false_alarm, known=known)
                 start += PICTURES_AT_ONCE
-            images = {**images, "normal_refs": normal[start:] or None}
+            images = {**images, "normal_refs": normal[start:] if start else images["normal_refs"]}
             return read_pictures(model, **processor(**images), false_alarm=self.false_alarm, known=known)
         except ValueError as error:  # the place is that in the part
             message = _PLACE.sub(lambda found: f"normal_refs[{int(found[1]) + start}]", str(error))

@@ -148,11 +148,11 @@ def test_all_methods_run_with_and_without_abnormal_references(target, model_fold
 def test_a_stopped_run_goes_on_where_it_was(finished, target, model_folder, tmp_path, monkeypatch):
     real, calls = protocol.measure, []
 
-    def limited(scorer, references):
+    def limited(scorer, references, observer):
         calls.append(references)
         if len(calls) == 3:
             raise KeyboardInterrupt
-        return real(scorer, references)
+        return real(scorer, references, observer)
 
     monkeypatch.setattr(protocol, "measure", limited)
     with pytest.raises(KeyboardInterrupt):
@@ -168,7 +168,7 @@ def test_a_method_that_joins_leaves_the_others_alone(finished, target, model_fol
     first = evaluation(target, model_folder, tmp_path, methods=["normal_matching"]).run()
     real, asked = protocol.measure, []
     monkeypatch.setattr(
-        protocol, "measure", lambda scorer, references: asked.append(scorer.methods) or real(scorer, references)
+        protocol, "measure", lambda scorer, *others: asked.append(scorer.methods) or real(scorer, *others)
     )
     both = evaluation(target, model_folder, tmp_path).run()
     assert asked == [["ideal"]] * 4  # two categories, two seeds

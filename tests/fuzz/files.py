@@ -107,7 +107,7 @@ def other_colours(random: Generator) -> Sample:
         [
             ("JPEG", "CMYK"),
             ("TIFF", "CMYK"),
-            ("TIFF", "YCbCr"),
+            ("JPEG", "YCbCr"),
             ("TIFF", "LAB"),
             ("PNG", "RGBA"),
             ("PNG", "LA"),
