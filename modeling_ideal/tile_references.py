@@ -100,7 +100,12 @@ class TiledReferences:
             torch.cat(marks)[None] if marks else None,
         )
         owner = torch.tensor([index for index in owners for _ in self.defects[index].features], device=bank.device)
-        return replace(references, abnormal_sources=[owner[sources] for sources in references.abnormal_sources])
+        return replace(
+            references,
+            # Normal patches of abnormal pictures may have joined the bank, which stays as large as it was to be.
+            normal_features=[self._limited(features) for features in references.normal_features],
+            abnormal_sources=[owner[sources] for sources in references.abnormal_sources],
+        )
 
     @cached_property
     def bank(self) -> Tensor:
@@ -116,8 +121,11 @@ class TiledReferences:
             else:
                 left_out = torch.isin(picture.places, torch.tensor(without[1], device=picture.places.device))
                 parts.append(picture.candidates[~left_out])
-        pool = torch.cat(parts)
-        return pool if self.limit is None else pool[representative_patches(pool, self.limit)]
+        return self._limited(torch.cat(parts))
+
+    def _limited(self, patches: Tensor) -> Tensor:
+        """Select at most `limit` of patches (P, C) to stand for all."""
+        return patches if self.limit is None else patches[representative_patches(patches, self.limit)]
 
 
 def candidate_share(grids: Sequence[TileGrid], limit: int | None) -> int | None:

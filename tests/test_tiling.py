@@ -88,6 +88,15 @@ def test_references_are_bounded_saved_and_loaded(model, tmp_path):
         TiledDetector(tiny_model(seed=3), detector.processor).detect(query, loaded)
 
 
+def test_shared_normal_patches_leave_the_bank_as_small_as_it_is_to_be():
+    detector = TiledDetector(
+        tiny_model(share_normals=True), IdealImageProcessor(size=TILE, patch_size=PATCH), max_patches=50
+    )
+    abnormal, mask = with_defect(texture(90, 90, 2), 40, 40, 10)
+    references = detector.encode_references([texture(90, 120, 0)], [abnormal], [mask])
+    assert len(references.normal_features[0]) == 50
+
+
 def test_references_of_tiles_are_not_for_whole_pictures(model, detector):
     references = detector.encode_references([texture(40, 50, 1)])
     with pytest.raises(ValueError, match="references: expected whole pictures, got tiles"):
