@@ -12,7 +12,7 @@ from ..training.head.starting_point import model_on_backbone, processor_on_backb
 from ..training.launch import process_device
 from ..training.rivals.registry import is_rival, load_rival
 from ..writing.places import check_folder
-from .methods import METHODS, ON_REQUEST
+from .methods import IN_POSES, METHODS
 from .protocol.evaluation import Evaluation
 from .report.metric_tables import metrics_table
 from .report.target_results import group_by_target
@@ -83,7 +83,7 @@ def _methods(arguments: argparse.Namespace) -> list[str]:
         return [IDEAL, *METHODS]
     if arguments.methods:
         return arguments.methods
-    return [IDEAL] if arguments.model else [IDEAL, *(name for name in METHODS if name not in ON_REQUEST)]
+    return [IDEAL] if arguments.model else [IDEAL, *(name for name in METHODS if name not in IN_POSES)]
 
 
 def _load(arguments: argparse.Namespace) -> tuple[IdealModel, IdealImageProcessor]:

@@ -10,6 +10,7 @@ from ..fingerprint import model_fingerprint
 from ..image_processing_ideal import IdealImageProcessor
 from ..masks import marked_pixels, resize_mask
 from ..modeling_ideal import IdealModel
+from ..turned_copies import turned_copies
 
 
 class BackboneEncoder:
@@ -37,3 +38,26 @@ class BackboneEncoder:
         """(H, W) bool: the mask of a picture, resized as the picture is for the backbone."""
         array = marked_pixels(mask, "mask")
         return torch.from_numpy(resize_mask(array, self.processor.target_size((array.shape[0], array.shape[1]))))
+
+
+class PoseEncoder(BackboneEncoder):
+    """Pictures to the features of their copies in other poses, one below the other: (n, (poses - 1) * h, w, C)."""
+
+    def __init__(self, model: IdealModel, processor: IdealImageProcessor, poses: int) -> None:
+        super().__init__(model, processor)
+        self.poses = poses
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """That of the encoder of upright pictures, with the number of poses."""
+        return f"{BackboneEncoder(self.model, self.processor).fingerprint}, {self.poses} poses"
+
+    @torch.no_grad()
+    def __call__(self, images: list[Image.Image]) -> Tensor:
+        """(n, (poses - 1) * h, w, C) patch features of the turned copies of n pictures."""
+        pixels = self.processor(query=images)["query"]
+        strips = [
+            self.model.extract_features(turned_copies(picture[None], self.poses)[0], at_once=1).flatten(0, 1)
+            for picture in pixels
+        ]
+        return torch.stack(strips)

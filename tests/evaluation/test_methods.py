@@ -5,7 +5,7 @@ import pytest
 import torch
 from sklearn.decomposition import PCA
 
-from modeling_ideal.evaluation.methods import METHODS, ON_REQUEST, method
+from modeling_ideal.evaluation.methods import IN_POSES, METHODS, method
 from modeling_ideal.evaluation.methods.context import Context, Query
 from modeling_ideal.evaluation.methods.coreset import CORESET_SHARE, select_coreset
 
@@ -130,7 +130,7 @@ def test_every_file_of_the_folder_adds_its_methods_in_the_order_of_their_names()
         *("residual_matching", "nve_matching", "shared_normal_matching", "shared_nve_matching"),
         *("residual_length", "nve_length", "subspace", "coreset", "anomaly_dino"),
     }
-    assert {"anomaly_dino", "rotated_normal_matching"} == ON_REQUEST
+    assert {"anomaly_dino", "rotated_normal_matching"} == IN_POSES
 
 
 def test_a_name_is_given_once():

@@ -6,9 +6,9 @@ A file in this folder adds a method with the decorator `method`; nothing else ne
 import importlib
 import pkgutil
 
-from .registry import METHODS, ON_REQUEST, Method, method
+from .registry import IN_POSES, METHODS, Method, method
 
-__all__ = ["METHODS", "ON_REQUEST", "Method", "method"]
+__all__ = ["IN_POSES", "METHODS", "Method", "method"]
 
 for _module in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_module.name}")

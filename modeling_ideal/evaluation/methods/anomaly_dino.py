@@ -19,7 +19,7 @@ CENTRE_SHARE = 0.35  # of the centre, which the object covers at least
 KERNEL = 3  # patches of a row, as in the authors' code, by which the object is widened and its holes are closed
 
 
-@method(on_request=True)
+@method(in_poses=True)
 def anomaly_dino(query: Query) -> Tensor:
     """Normal matching with eight rotations of every normal reference, on the object alone (AnomalyDINO)."""
     scores = rotated_normal_matching(query)

@@ -23,7 +23,7 @@ def shared_normal_matching(query: Query) -> Tensor:
     return normal_matching(query.shared)
 
 
-@method(on_request=True)
+@method(in_poses=True)
 def rotated_normal_matching(query: Query) -> Tensor:
     """Normal matching with eight rotations of every normal reference (AnomalyDINO)."""
     return cosine_distance(nearest_cosine(query.patches, query.context.once(rotated_directions)))

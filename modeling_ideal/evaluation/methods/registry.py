@@ -15,15 +15,15 @@ The image score is the mean of the highest patch scores for all methods, so they
 METHODS: dict[str, Method] = {}
 """Every method, sorted by name."""
 
-ON_REQUEST: set[str] = set()
-"""Names of methods too slow to run unless they are asked for."""
+IN_POSES: set[str] = set()
+"""Names of methods that match references in other poses, which takes too long to be done unless it is asked for."""
 
 
-def method(*, on_request: bool = False) -> Callable[[Method], Method]:
+def method(*, in_poses: bool = False) -> Callable[[Method], Method]:
     """Add a function to `METHODS` under its own name.
 
     Args:
-        on_request: leave it out of the methods that run by default.
+        in_poses: it matches references in other poses; left out of the methods that run by default.
     """
 
     def add(function: Method) -> Method:
@@ -31,8 +31,8 @@ def method(*, on_request: bool = False) -> Callable[[Method], Method]:
         if name in METHODS:
             raise ValueError(f"expected a new name for a method, got {name!r}, which {METHODS[name].__module__} has")
         METHODS[name] = function
-        if on_request:
-            ON_REQUEST.add(name)
+        if in_poses:
+            IN_POSES.add(name)
         return function
 
     return add

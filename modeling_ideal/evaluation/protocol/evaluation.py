@@ -26,12 +26,11 @@ from ...data.reference_sets import (
 from ...data.setups import SETTINGS, Setup
 from ...image_processing_ideal import IdealImageProcessor
 from ...modeling_ideal import IdealModel
-from ...training.encoder import BackboneEncoder
+from ...training.encoder import BackboneEncoder, PoseEncoder
 from ...training.rivals.rival import Rival
-from ...turned_copies import turned_copies
 from ...version import __version__
 from ...writing.files import write_json
-from ..methods import METHODS
+from ..methods import IN_POSES, METHODS
 from ..methods.normal_matching import POSES
 from ..pictures.category_pictures import Album
 from ..report.document import write_document
@@ -40,11 +39,10 @@ from ..rival_method import RivalMethod
 from .differences import differences_to_ideal
 from .identity import measurement_key
 from .measurement import Measurement, measure, read_measurement
-from .scorer import Scorer
+from .scorer import Scorer, Turn
 from .summary import difficulties, summaries
 
 DIGITS = 12  # of a fingerprint, in a message
-TURNED_KEPT = 256  # pictures in other poses: 5.5 MB each for a ViT-S at 448 px
 
 
 @dataclass
@@ -87,7 +85,6 @@ class Evaluation:
     command: str = ""
     pictures: bool = False
     encoder: BackboneEncoder = field(init=False)
-    _turned: dict[int, Tensor] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.methods = list(dict.fromkeys(self.methods))  # one named twice would be scored twice
@@ -146,7 +143,7 @@ class Evaluation:
         for references in sets:
             inference_episodes(catalogue, references)  # raises if it has no queries, before the work begins
         cache = encode_records(records, self.encoder, self.cache)
-        turn = partial(self._turned_features, records.select_columns(["image"]))
+        turn = self._turn(records, catalogue, sets)
         rivals = {name: RivalMethod(rival) for name, rival in self.rivals.items() if name in self.methods}
         scorer = Scorer(
             cache, catalogue, self.methods, self.model, self._heads, turn, self.smoothing, self.settings, rivals
@@ -199,16 +196,22 @@ class Evaluation:
             )
         return wanted
 
-    def _turned_features(self, images: datasets.Dataset, indices: Sequence[int]) -> Tensor:
-        """(L1, poses - 1, h, w, C) of L1 records in other poses; those of the last pictures are kept."""
-        for index in indices:
-            if index not in self._turned:
-                if len(self._turned) >= TURNED_KEPT:
-                    self._turned.pop(next(iter(self._turned)))
-                [pixels] = self.processor(query=[images[index]["image"]])["query"]
-                copies = turned_copies(pixels[None], POSES)[0]
-                self._turned[index] = self.model.extract_features(copies, at_once=1).half().cpu()
-        return torch.stack([self._turned[index] for index in indices]).float().to(self.model.device)
+    def _turn(self, records: datasets.Dataset, catalogue: Catalogue, sets: Sequence[ReferenceSet]) -> Turn | None:
+        """Encode the normal references in other poses, once, if a method asks for them; returns how to read them."""
+        rotations = [head.config.num_rotations for head in self._heads.values()]
+        if max(rotations, default=1) == 1 and IN_POSES.isdisjoint(self.methods):
+            return None
+        paths = {reference.path for references in sets for reference in references.normal}
+        indices = [index for index, path in enumerate(catalogue.paths) if path in paths]
+        encoder = PoseEncoder(self.model, self.processor, POSES)
+        cache = encode_records(records.select(indices), encoder, self.cache, batch_size=1)
+        places = {index: place for place, index in enumerate(indices)}
+
+        def turn(normal: Sequence[int]) -> Tensor:
+            strips = cache.features([places[index] for index in normal])  # (L1, (poses - 1) * h, w, C)
+            return strips.unflatten(1, (POSES - 1, -1)).to(self.model.device).float()
+
+        return turn
 
     def _measurement_file(self, scorer: Scorer, references: ReferenceSet, method: str) -> Path:
         """One for each reference set and method, so that a method added later leaves those of the others alone."""

@@ -11,7 +11,7 @@ from ...modeling_ideal import IdealModel
 from ...version import __version__
 from .scorer import Scorer
 
-FORMAT = 3  # of a measurement; a change in the computation needs a new number, or old files would be taken for new
+FORMAT = 4  # of a measurement; a change in the computation needs a new number, or old files would be taken for new
 
 
 def measurement_key(scorer: Scorer, references: ReferenceSet, methods: Sequence[str]) -> str:

@@ -16,11 +16,18 @@ from ..results_file import Metrics
 from .scorer import Scorer
 
 
+class Scores(TypedDict):
+    """The image scores of the queries, by path."""
+
+    normal: dict[str, float]
+    anomalous: dict[str, float]
+
+
 class Measurement(TypedDict):
     """The result of one method with one reference set, as it is stored on disk."""
 
     settings: dict[str, Metrics]  # by setting
-    queries: dict[str, int]  # how many, by setting
+    scores: dict[str, Scores]  # by setting
     difficulty: float | None  # of the task, the same for all methods
 
 
@@ -47,22 +54,26 @@ def measure(scorer: Scorer, references: ReferenceSet, observer: Observer | None 
     masks = scorer.cache.pixel_masks(queries)
     labels = torch.tensor([scorer.cache.labels[query] for query in queries])
     places = _places_by_setting(scorer, references, queries)
-    metrics: dict[str, dict[str, Metrics]] = {}
+    paths = [scorer.catalogue.paths[query] for query in queries]
+    measured: dict[str, Measurement] = {}
+    difficulty = task_difficulty(scorer, references, queries, context)
     for name, patch_scores in scorer.patch_scores(context, queries).items():  # one at a time: its maps are large
         scores = scorer.image_scores(name, patch_scores)
         maps = scorer.anomaly_maps(patch_scores, (masks.shape[1], masks.shape[2]))
-        metrics[name] = {
-            setting: _metrics(scores[chosen], labels[chosen], maps[chosen], masks[chosen])
-            for setting, chosen in places.items()
+        measured[name] = {
+            "settings": {
+                setting: _metrics(scores[chosen], labels[chosen], maps[chosen], masks[chosen])
+                for setting, chosen in places.items()
+            },
+            "scores": {
+                setting: _scores(scores[chosen], labels[chosen], [paths[place] for place in chosen.tolist()])
+                for setting, chosen in places.items()
+            },
+            "difficulty": difficulty,
         }
         if observer is not None:
             observer(name, queries, scores, maps)
-    counts = {setting: len(chosen) for setting, chosen in places.items()}
-    difficulty = task_difficulty(scorer, references, queries, context)
-    return {
-        name: {"settings": by_setting, "queries": counts, "difficulty": difficulty}
-        for name, by_setting in metrics.items()
-    }
+    return measured
 
 
 def task_difficulty(
@@ -97,6 +108,15 @@ def _places_by_setting(scorer: Scorer, references: ReferenceSet, queries: Sequen
             kept = {episode.query for episode in inference_episodes(scorer.catalogue, references, setting)}
             places[setting] = torch.tensor([place for place, query in enumerate(queries) if query in kept])
     return places
+
+
+def _scores(scores: Tensor, labels: Tensor, paths: Sequence[str]) -> Scores:
+    """Image scores (n,) by path, those with label 0 and those with label 1."""
+    of_all = list(zip(paths, scores.tolist(), labels.tolist(), strict=True))
+    return {
+        "normal": {path: score for path, score, label in of_all if not label},
+        "anomalous": {path: score for path, score, label in of_all if label},
+    }
 
 
 def _metrics(scores: Tensor, labels: Tensor, maps: Tensor, masks: Tensor) -> Metrics:

@@ -6,7 +6,7 @@ from .target_results import TargetResults, in_order
 
 ABOUT = (
     "Positive where IDEAL is ahead. In brackets a 95 % interval: a paired bootstrap over reference sets (categories "
-    "and seeds). A difference whose interval includes 0 may be chance."
+    "and seeds), for the image AUROC over the test images too. A difference whose interval includes 0 may be chance."
 )
 
 
