@@ -112,3 +112,18 @@ def test_every_command_that_computes_has_a_device():
     actions = cli.build_parser()._subparsers._group_actions[0].choices
     devices = {name for name, command in actions.items() if "--device" in command._option_string_actions}
     assert devices == {"demo", "app", "references", "detect", "watch", "explain", "train", "evaluate", "cost"}
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["evaluate --model ideal-tiny --target {} --out o", "train --model ideal-tiny --source {} --output_dir o"],
+)
+def test_a_data_set_that_is_not_there_is_named_with_its_option(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = command.format("nowhere").split()
+    assert main(words) == 3
+    option = words[words.index("nowhere") - 1]
+    assert (
+        f"{option}: expected a folder of images, got 'nowhere', which is not a folder"
+        in capsys.readouterr().err.lower()
+    )

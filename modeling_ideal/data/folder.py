@@ -121,11 +121,18 @@ def file_state(path: str | Path) -> tuple[int, int, int]:
     return state.st_size, state.st_mtime_ns, state.st_ctime_ns
 
 
+def check_source(root: str | Path, name: str = "") -> Path:
+    """The folder of a data set; ValueError if there is none, with the `name` of the option that gave it."""
+    folder = Path(root).expanduser()
+    if not folder.is_dir():
+        place = f"{name}: " if name else ""
+        raise ValueError(f"{place}expected a folder of images, got {str(folder)!r}, which is not a folder")
+    return folder
+
+
 def list_folder(root: str | Path) -> Listing:
     """List a folder; ValueError if it does not exist."""
-    root = Path(root).expanduser()
-    if not root.is_dir():
-        raise ValueError(f"expected a folder of images, got {str(root)!r}, which is not a folder")
+    root = check_source(root)
     found = sorted(_walk(str(root)))
     return Listing(
         root,

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 from .. import model_name
+from ..data.folder import check_source
 from ..data.setups import SETTINGS
 from ..image_processing_ideal import IdealImageProcessor
 from ..modeling_ideal import IdealModel
@@ -25,6 +26,7 @@ def evaluate(arguments: argparse.Namespace) -> str:
 
     out = Path(arguments.out)
     check_output(out)
+    target = check_source(arguments.target, "--target")
     device = process_device(arguments.device)
     model, processor = _load(arguments)
     model.to(device)
@@ -37,7 +39,7 @@ def evaluate(arguments: argparse.Namespace) -> str:
     results = Evaluation(
         model=model,
         processor=processor,
-        target=Path(arguments.target),
+        target=target,
         out=out,
         cache=Path(arguments.cache) if arguments.cache else out / "features",
         layout=arguments.layout,
@@ -54,9 +56,11 @@ def evaluate(arguments: argparse.Namespace) -> str:
     ).run()
     if not PartialState().is_main_process:
         return ""
-    [target] = group_by_target([results])
+    [measured] = group_by_target([results])
     means = [
-        f"{setting.capitalize()}\n\n{metrics_table(target, setting)}" for setting in SETTINGS if target.setups(setting)
+        f"{setting.capitalize()}\n\n{metrics_table(measured, setting)}"
+        for setting in SETTINGS
+        if measured.setups(setting)
     ]
     return "\n\n".join([*means, f"More in {out / 'tables.md'}"])
 

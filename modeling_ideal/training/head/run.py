@@ -8,6 +8,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
+from ...data.folder import check_source
 from ..launch import make_accelerator
 from .batches import Batches
 from .checkpoints import Checkpoints
@@ -30,6 +31,7 @@ def train_head(options: HeadTrainingOptions) -> dict[str, Any]:
     check_output(options)
     if record := finished_record(options):
         return record
+    check_source(options.source, "--source")
     accelerator.wait_for_everyone()  # every process has looked at the folder before the first one writes to it
     if accelerator.is_main_process:
         write_options(options)
