@@ -1,5 +1,7 @@
 """The device to compute on, and what some devices lack."""
 
+import os
+
 import torch
 from torch import Tensor
 
@@ -12,9 +14,15 @@ def for_linear_algebra(tensor: Tensor) -> Tensor:
 
 
 def best_device() -> torch.device:
-    """The accelerator of this machine (CUDA, Apple, Intel, ...), or the CPU if torch finds none."""
+    """The accelerator of this machine (CUDA, Apple, Intel, ...), or the CPU if torch finds none.
+
+    Of several, processes that a launcher has started on one machine take one each.
+    """
     found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-    return torch.device("cpu") if found is None else found
+    if found is None:
+        return torch.device("cpu")
+    rank = os.environ.get("LOCAL_RANK")
+    return found if rank is None else torch.device(found.type, int(rank) % torch.accelerator.device_count())
 
 
 def choose_device(name: str | None) -> torch.device:

@@ -88,7 +88,8 @@ def _add_detect(commands: argparse._SubParsersAction) -> None:
         "same for all, green at the threshold and red far above it. Every result is in OUT/results.jsonl as soon "
         "as it is known: a run that is stopped loses nothing. The confidence is the estimated share of good "
         "parts that score lower. OUT is a new folder, or that of an earlier run on these pictures, whose results are "
-        "replaced; other files stay as they are.",
+        "replaced; other files stay as they are. Under `accelerate launch` each process judges a share, and the "
+        "first one writes the results of all; the exit code is then 0 or 3.",
         **examples(
             """
 ideal detect --references product.safetensors part.png --out found
@@ -135,5 +136,6 @@ def _detect(arguments: argparse.Namespace) -> int:
     from ..detection.detect import detect
 
     text, counts = detect(arguments)
-    say(text)
+    if text:
+        say(text)
     return exit_code(counts)

@@ -1,7 +1,8 @@
 """The implementation of `ideal detect`."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from itertools import chain, islice
@@ -18,44 +19,96 @@ from .drift import DriftWatch
 from .files import OVERLAYS, find_images, unique_names
 from .judging import Judge
 from .results import FILES, Results
+from .shares import Place, Shares
 from .tables import as_text
 from .video import check_videos, frame_file, is_video, read_frames
 
 Row = tuple[str, ImageInput, dict[str, Any], str]  # name, picture, result, overlay
+NOTHING = {"anomalous": 0, "normal": 0, "error": 0}
 PROGRESS = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"
 
 
 def detect(arguments: argparse.Namespace) -> tuple[str, dict[str, int]]:
     """Detect anomalies, and write results, report and overlays.
 
-    A run that is stopped leaves the results of the pictures before that, with `"complete": false`.
+    A run that is stopped leaves the results of the pictures before that, with `"complete": false`. Several processes
+    each judge a share, and the first one writes the results of all.
 
     Returns:
-        What to print, and the number of pictures of each kind.
+        What to print, and the number of pictures of each kind; none of any where a launcher has started the process.
     """
     check_arguments(arguments)
     videos = [word for word in arguments.images if is_video(word)]
     check_videos(videos, arguments.every)
     words = [word for word in arguments.images if word not in videos]
     images = find_images(words) if words else []
-    overlays = [f"{OVERLAYS}/"] if videos else [f"{OVERLAYS}/{name}" for name in unique_names(images)]
-    out = OutputFolder(Path(arguments.out), "detect", [*FILES, *overlays])
+    place = Place.of_this_process()
+    if place.processes > 1 and videos:
+        raise ValueError(f"IMAGES: expected pictures for several processes, got the video {videos[0]!r}")
+    names = list(unique_names(images))
+    overlays = [f"{OVERLAYS}/"] if videos else [f"{OVERLAYS}/{name}" for name in names]
+    # Others than the first process write to the folder of shares alone.
+    out = OutputFolder(Path(arguments.out), "detect", [*FILES, *overlays]) if place.rank == 0 else None
     judge, facts, drift = load_judge(arguments)
+    shares = None
+    if place.processes > 1:
+        shares = Shares(Path(arguments.out), images, names, _settings(arguments, judge))
+        _judge_share(judge, shares, place)
+    if out is None:
+        return "", NOTHING
+    rows = _judged(judge, images, videos, arguments) if shares is None else _gathered(shares, place)
     total = None if videos else len(images)
-    rows = _judged(judge, images, videos, arguments)
     results = Results(out, facts, total, arguments.parquet, drift)
     try:
-        for row in tqdm(rows, total=total, unit=" pictures", bar_format=PROGRESS, disable=None):
+        for row in tqdm(
+            rows, total=total, unit=" pictures", bar_format=PROGRESS, disable=None if shares is None else True
+        ):
             results.add(*row)
     except BaseException:
         with suppress(OSError, ValueError):  # a full disk, or a folder that is gone, is the reason, and said below
             results.stop()
         raise
     summary = results.finish()
+    counts = results.counts()
+    if shares is not None:
+        shares.remove()
+        counts = NOTHING  # a launcher takes any other exit code than 0 for a failure
     if arguments.json:
-        return results.as_json(), results.counts()
+        return results.as_json(), counts
     lines = [as_text(results.entries), *(f"warning: {warning}" for warning in results.warnings), summary]
-    return "\n".join(lines), results.counts()
+    return "\n".join(lines), counts
+
+
+def _settings(arguments: argparse.Namespace, judge: Judge) -> list[Any]:
+    """What verdicts depend on besides the pictures."""
+    references = hashlib.sha256(Path(arguments.references).read_bytes()).hexdigest()
+    return [references, judge.pipe.model.fingerprint, arguments.threshold, arguments.smoothing]
+
+
+def _judge_share(judge: Judge, shares: Shares, place: Place) -> None:
+    """Judge what is missing of this process's share."""
+    images = shares.missing(place)
+    names = [str(image) for image in images]
+    results = zip(names, judge(images, names) if images else (), strict=True)
+    log, complete = shares.open(place), False
+    try:
+        for name, result in _shown(results, len(names)) if place.rank == 0 else results:
+            log.add(name, result)
+        complete = True
+    finally:
+        log.close(complete)
+
+
+def _shown(rows: Iterable[Any], total: int | None) -> Iterator[Any]:
+    """Rows with a progress bar, where a person can see it."""
+    return iter(tqdm(rows, total=total, unit=" pictures", bar_format=PROGRESS, disable=None))
+
+
+def _gathered(shares: Shares, place: Place) -> Iterator[Row]:
+    """What all processes have judged, as rows of a single one; waits for the others."""
+    shares.wait(place)
+    for name, image, entry, overlay in shares.gathered():
+        yield name, image, shares.result(entry, overlay), f"{OVERLAYS}/{overlay}"
 
 
 def _judged(judge: Judge, images: list[Path], videos: list[str], arguments: argparse.Namespace) -> Iterator[Row]:
