@@ -12,6 +12,7 @@ from ...data.feature_cache import FeatureCache
 from ...data.setups import SETTINGS
 from ...image_processing_ideal import gaussian_smoothing
 from ...modeling_ideal import IdealModel
+from ...normal_variation_eraser import Deviations
 from ...references import IdealReferences
 from ...scoring import image_scores, smooth_patches, upsample
 from ..methods import METHODS, Method
@@ -72,9 +73,12 @@ class Scorer:
         for index in queries:
             features = self.features([index])  # (1, h, w, C)
             query = Query(features[0].flatten(0, 1), context, (features.shape[1], features.shape[2]))
+            shared: dict[tuple, Deviations] = {}
             for name in self.methods:
                 if name in encoded:
-                    scores[name].append(_head_scores(self.heads[name], encoded[name], features, query))
+                    deviations = _deviations(self.heads[name], encoded[name], query, shared)
+                    output = self.heads[name].score_features(features, encoded[name], (1, 1), deviations=deviations)
+                    scores[name].append(output.patch_scores[0])
                 else:
                     scores[name].append(known[name](query).view(features.shape[1:3]))
         smoothing = self.model.config.patch_smoothing  # a trained head applies its own
@@ -100,9 +104,19 @@ def encode_context(model: IdealModel, context: Context) -> IdealReferences:
     return model.encode_features(*(None if part is None else part[None] for part in features))
 
 
-def _head_scores(head: IdealModel, references: IdealReferences, features: Tensor, query: Query) -> Tensor:
-    """(h, w) of features (1, h, w, C), with the deviations that all methods share where the head has the same."""
-    own = query.shared if head.config.share_normals else query
-    same = head.config.eraser == query.context.eraser and head.config.num_rotations == 1
-    known = [own.deviations] if same else None
-    return head.score_features(features, references, (1, 1), deviations=known).patch_scores[0]
+def _deviations(
+    head: IdealModel, references: IdealReferences, query: Query, shared: dict[tuple, Deviations]
+) -> list[Deviations] | None:
+    """The deviations of a query from the normal patches of a head, computed once for all that have the same ones.
+
+    `shared` keeps those of heads with other settings than the methods without a head. None if they are not needed.
+    """
+    if not references.abnormal_deviations:
+        return None
+    config = head.config
+    if config.eraser == query.context.eraser and config.num_rotations == 1:
+        return [(query.shared if config.share_normals else query).deviations]
+    key = (config.eraser, config.share_normals, config.num_rotations)
+    if key not in shared:
+        shared[key] = head.deviations(query.patches, *references.normals(0))
+    return [shared[key]]
