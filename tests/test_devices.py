@@ -211,3 +211,14 @@ def test_training_takes_the_device(monkeypatch):
     assert make_accelerator("cpu").device.type == "cpu"
     with pytest.raises(ValueError, match="--device: expected one of"):
         make_accelerator("nonsense")
+
+
+@pytest.mark.parametrize(("rank", "expected"), [(None, "cuda"), ("1", "cuda:1"), ("5", "cuda:1")])
+def test_processes_of_a_launcher_take_a_device_each(monkeypatch, rank, expected):
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: True)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    if rank is not None:
+        monkeypatch.setenv("LOCAL_RANK", rank)
+    assert best_device() == torch.device(expected)

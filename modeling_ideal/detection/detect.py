@@ -56,13 +56,11 @@ def detect(arguments: argparse.Namespace) -> tuple[str, dict[str, int]]:
         _judge_share(judge, shares, place)
     if out is None:
         return "", NOTHING
-    rows = _judged(judge, images, videos, arguments) if shares is None else _gathered(shares, place)
     total = None if videos else len(images)
+    rows = _shown(_judged(judge, images, videos, arguments), total) if shares is None else _gathered(shares, place)
     results = Results(out, facts, total, arguments.parquet, drift)
     try:
-        for row in tqdm(
-            rows, total=total, unit=" pictures", bar_format=PROGRESS, disable=None if shares is None else True
-        ):
+        for row in rows:
             results.add(*row)
     except BaseException:
         with suppress(OSError, ValueError):  # a full disk, or a folder that is gone, is the reason, and said below
