@@ -17,7 +17,7 @@ from .input_checks import check_number
 from .modeling_ideal import IdealModel
 from .reference_pictures import PictureGroup, ReferencePictures
 from .reference_reading import read_pictures
-from .reference_scores import ReferenceScores
+from .reference_scores import ReferenceScores, diversity
 from .references import IdealReferences
 from .threshold import Calibration
 
@@ -128,6 +128,7 @@ def _scores_as_new(model: IdealModel, known: ReferencePictures, references: Idea
         _scores(model, abnormal, references, lambda indices: (normal, _without(abnormal, indices))),
         _scored_marks(abnormal),
         0 if counted is None else len(counted.distinct()),
+        diversity=None if counted is None else diversity(counted.good_patches()),
     )
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 from transformers import AutoConfig, PreTrainedConfig
@@ -41,6 +41,15 @@ TRAINING_FREE: dict[str, Any] = {
     "share_normals": True,
     "patch_smoothing": 0.5,
     "num_rotations": 8,
+    # Of the form "contrast", with two backbones on the source alike (docs/choices.md).
+    "score_prior": {
+        "spread": 0.17,
+        "degrees": 4.0,
+        "decrease": 0.32,
+        "level": -2.287,
+        "level_weight": 0.5,
+        "alone": 1.38,
+    },
 }
 
 REMOTE_CODE = ("auto_map", "custom_pipelines")  # the fields of a saved configuration that name its code
@@ -166,8 +175,10 @@ class IdealConfig(PreTrainedConfig):
 
     @property
     def prior(self) -> ScorePrior:
-        """What is known of the scores of other products."""
-        return ScorePrior(**self.score_prior or {})
+        """What is known of the scores of other products; a level only in the form of the score it was found for."""
+        found = ScorePrior(**self.score_prior or {})
+        contrast_alone = self.alignment == "contrast" and self.deviation_encoder is None
+        return found if contrast_alone else replace(found, level=None)
 
     @property
     def loss_weights(self) -> dict[str, float]:

@@ -4,6 +4,7 @@ As described in Algorithm 1 of the paper (arXiv:2605.23231). Shapes: B queries; 
 batch) with L1 normal and L2 abnormal references each; h x w = N patches per image; C channels; M deviation vectors.
 """
 
+from copy import deepcopy
 from dataclasses import fields
 from typing import Any
 
@@ -67,7 +68,7 @@ class IdealModel(PreTrainedModel):
         """
         names = {field.name for field in fields(IdealConfig)}
         ours = {name: config.pop(name) for name in list(config) if name in names}
-        ours = ours if ours.get("deviation_encoder") else {**TRAINING_FREE, **ours}
+        ours = ours if ours.get("deviation_encoder") else {**deepcopy(TRAINING_FREE), **ours}
         overrides = {**ours.pop("backbone_config", {}), **config}
         ours["backbone_config"] = load_backbone_config(name_or_folder, overrides)
         model = cls(IdealConfig(**ours)).to(dtype)

@@ -45,6 +45,13 @@ class PictureGroup:
             groups.setdefault(content, []).append(index)
         return list(groups.values())
 
+    def good_patches(self) -> list[Tensor]:
+        """The patches (P, C) of each picture that are not marked; all of them if those of a picture all are."""
+        if self.marked is None:
+            return [picture.flatten(0, 1) for picture in self.features]
+        pairs = zip(self.features, self.marked, strict=True)
+        return [picture.flatten(0, 1) if marked.all() else picture[~marked] for picture, marked in pairs]
+
     def joined(self, other: "PictureGroup", kind: str) -> "PictureGroup":
         """These pictures and then others of the same kind, which is named in error messages."""
         if self.features.shape[1:] != other.features.shape[1:]:

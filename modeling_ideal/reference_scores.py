@@ -1,16 +1,22 @@
 """Scores of references as if they were new, kept so that a threshold can be found again without the pictures."""
 
 import hashlib
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .input_checks import check_number
-from .scoring import image_scores
-from .threshold import DEFAULT_PRIOR, Calibration, ScorePrior
+from .normal_variation_eraser import unit
+from .scoring import cosine_distance, image_scores
+from .threshold import DEFAULT_PRIOR, LOWEST_SCORE, Calibration, ScorePrior
+
+LEAST_DIVERSITY = 0.05  # of products of the source, carpet has the least, 0.1
+LEVEL_FRACTION = 0.01  # the top fraction of the scores that the level of a prior is for
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,7 @@ class ReferenceScores:
         marked: (m, h', w') bool, their defects; None if the defects were not marked by the user.
         num_normal: number of different pictures that the normal scores come from.
         grid: rows and columns of the T tiles of every normal picture; None without tiles, or if pictures differ.
+        diversity: how much the patches of a normal picture differ, see the function; None if it is not known.
     """
 
     normal: Tensor
@@ -34,6 +41,7 @@ class ReferenceScores:
     marked: Tensor | None
     num_normal: int
     grid: tuple[int, int] | None = None
+    diversity: float | None = None
 
     def calibrate(
         self,
@@ -60,12 +68,24 @@ class ReferenceScores:
                     f"calibrate the patches that are not ignored, got {tuple(counted.shape)}"
                 )
             counted = counted.flatten(0, -3) if self.tiled else counted  # (T, h, w)
-        normal = [_picture_score(tiles, top_fraction) for tiles in self._normal_patches(counted) if tiles]
+        normal = self._normal_scores(top_fraction, counted)
         if not normal:
             raise ValueError("expected some normal patch that is not ignored, to calibrate, got none")
         count = min(self.num_normal, len(normal))  # pictures that are ignored altogether do not count
         abnormal = list(self._abnormal_scores(top_fraction, counted))
-        return Calibration.from_scores(normal, abnormal, false_alarm, count, prior)
+        level = self._level(normal, prior)
+        return Calibration.from_scores(normal, abnormal, false_alarm, count, prior, level)
+
+    def _normal_scores(self, top_fraction: float, counted: Tensor | None = None) -> list[float]:
+        return [_picture_score(tiles, top_fraction) for tiles in self._normal_patches(counted) if tiles]
+
+    def _level(self, scores: Sequence[float], prior: ScorePrior) -> float | None:
+        """The diversity as a score: relative to `scores` as it is to those that the prior was found with."""
+        if self.diversity is None:
+            return None
+        usual = self._normal_scores(LEVEL_FRACTION)
+        level = self.diversity * geometric_mean(scores) / geometric_mean(usual)
+        return level if len(self.abnormal) else level * math.exp(prior.alone)
 
     def typical_scores(self) -> list[float]:
         """The median score of all normal patches of each picture, which a small defect does not move."""
@@ -117,6 +137,21 @@ class ReferenceScores:
                 counts = max(1, int(len(patches[0]) * top_fraction))
                 found = max(part.topk(min(counts, len(part))).values.mean().item() for part in defects)
                 yield min(_picture_score(patches, top_fraction), found)
+
+
+def diversity(pictures: Iterable[Tensor]) -> float:
+    """Geometric mean over pictures, given as patches (P, C), of the mean distance d_cos of any two of their patches.
+
+    The mean cosine of all pairs is the squared length of the mean direction. Plain surfaces have a least value: their
+    patches hardly differ, but those of the next part may.
+    """
+    means = [cosine_distance(unit(patches).mean(0).square().sum()).item() for patches in pictures]
+    return max(geometric_mean(means), LEAST_DIVERSITY)
+
+
+def geometric_mean(scores: Sequence[float]) -> float:
+    """The geometric mean of scores; those that are too low for a logarithm count as the lowest one."""
+    return math.exp(fmean(math.log(max(score, LOWEST_SCORE)) for score in scores))
 
 
 def equal_pictures(pictures: Iterable[Tensor | np.ndarray]) -> list[list[int]]:

@@ -212,6 +212,7 @@ class IdealReferences:
             "pictures": None if self.pictures is None else self.pictures.header(),
             "previews": None if self.previews is None else self.previews.header(),
             "scored_grid": None if self.scores is None else self.scores.grid,
+            "diversity": None if self.scores is None else self.scores.diversity,
         }
         tensors = self._tensors()
         tensors |= {} if self.pictures is None else self.pictures.tensors(self.normal_features[0])
@@ -244,11 +245,11 @@ class IdealReferences:
         """Read a file written by `save`; the model checks on use that it encoded the references."""
         file_format, header, tensors = read_references(path)
         sets, pictures, calibration = (header.pop(name) for name in ("num_sets", "scored_pictures", "calibration"))
-        grid = header.pop("scored_grid")
+        grid, diversity = header.pop("scored_grid"), header.pop("diversity")
         normal, abnormal, marked = (tensors.pop(name, None) for name in SCORE_TENSORS)
         scores = None
         if normal is not None and abnormal is not None:
-            scores = ReferenceScores(normal, abnormal, marked, pictures, grid and tuple(grid))
+            scores = ReferenceScores(normal, abnormal, marked, pictures, grid and tuple(grid), diversity)
         header["tile_size"] = header["tile_size"] and tuple(header["tile_size"])
         header["pictures"] = header["pictures"] and ReferencePictures.from_file(header["pictures"], tensors)
         header["previews"] = header["previews"] and Previews.from_file(header["previews"], tensors)
@@ -285,11 +286,11 @@ def processing_of(processor: Any) -> dict[str, Any]:
 
 def _calibration(values: Mapping[str, Any], scores: ReferenceScores | None) -> dict[str, Any]:
     """The threshold by the rule of this release, from what a file has, and the setting that it is for."""
-    fraction, false_alarm = values.get("top_fraction"), values["false_alarm"]
-    given, known = values.get("prior") or vars(DEFAULT_PRIOR), vars(DEFAULT_PRIOR)
-    if not isinstance(given, dict) or not known.keys() <= given.keys():
-        raise ValueError(f"prior: expected {', '.join(known)}, got {given!r:.200}")
-    prior = ScorePrior(**{name: given[name] for name in known})  # a newer release may add others
+    fraction, false_alarm, known = values.get("top_fraction"), values["false_alarm"], vars(DEFAULT_PRIOR)
+    given, first = values.get("prior") or known, list(known)[:5]  # later releases have added others
+    if not isinstance(given, dict) or not given.keys() >= set(first):
+        raise ValueError(f"prior: expected {', '.join(first)}, got {given!r:.200}")
+    prior = ScorePrior(**{name: given[name] for name in known if name in given})
     if scores is not None and fraction is not None:
         calibration = scores.calibrate(fraction, false_alarm, prior)
     else:

@@ -95,8 +95,11 @@ def _check_header(text: str) -> dict[str, Any]:
         "pictures": ("pictures or null", lambda value: value is None or is_pictures_header(value)),
         "previews": ("small pictures or null", lambda value: value is None or is_previews_header(value)),
         "scored_grid": ("two integers >= 1 or null", lambda value: value is None or _is_size(value)),
+        "diversity": ("a number in 0..1 or null", lambda value: value is None or _is_share(value)),
     }
-    absent = dict.fromkeys(("calibration", "tile_size", "processing", "pictures", "previews", "scored_grid"))
+    absent = dict.fromkeys(
+        ("calibration", "tile_size", "processing", "pictures", "previews", "scored_grid", "diversity")
+    )
     header = {**absent, "scored_pictures": 0, **header}
     for name, (expected, holds) in checks.items():
         if name not in header or not holds(header[name]):

@@ -2,7 +2,8 @@
 
 The scores of a few good parts, each scored as if it were new, say how high the score of the next good part may be.
 With few references their spread is as uncertain as their mean, so the logarithm of the next score has a Student's t
-distribution, and what is known of the spread of other products counts like a few further references.
+distribution. What is known of other products counts like a few further references: how much the scores of good parts
+spread, and how high they are in proportion to how much the patches of the references differ among themselves.
 """
 
 import math
@@ -23,8 +24,8 @@ class ScorePrior:
     """What the scores of good parts of other products say about those of the next product.
 
     Scores are compared by their logarithms: the spread of a product's good parts is in proportion to their scores.
-    The values are those of the embedded model on its source data, found by
-    `python -m modeling_ideal.evaluation.calibration.prior`; a model may have its own (`IdealConfig.score_prior`).
+    A model has the values that were found for it on source data by
+    `python -m modeling_ideal.evaluation.calibration.prior` (`IdealConfig.score_prior`); the default knows no level.
 
     Args:
         spread: standard deviation of the logarithms of the scores of a product's good parts.
@@ -32,6 +33,10 @@ class ScorePrior:
         decrease: scores fall with the number n of normal references, as n to the power of minus this.
         copy_shift: mean logarithm of the score of a new good part less that of altered copies of the only reference.
         copy_spread: standard deviation of that difference.
+        level: mean logarithm of the score of a good part less that of the `diversity` of the normal references; None
+            if it is not known. With it a single reference needs no altered copies.
+        level_weight: the number of references that the level is worth.
+        alone: how much higher the level is without abnormal references.
     """
 
     spread: float = 0.142
@@ -39,12 +44,17 @@ class ScorePrior:
     decrease: float = 0.168
     copy_shift: float = 0.29
     copy_spread: float = 0.35
+    level: float | None = None
+    level_weight: float = 1.0
+    alone: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
+            if name == "level" and value is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
                 raise ValueError(f"score_prior.{name}: expected a finite number, got {value!r}")
-        for name in ("spread", "degrees", "copy_spread"):
+        for name in ("spread", "degrees", "copy_spread", "level_weight"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"score_prior.{name}: expected a number > 0, got {getattr(self, name)!r}")
 
@@ -67,6 +77,7 @@ class Calibration:
         normal_scores: scores of the normal references, each scored as if it were new.
         abnormal_scores: scores of the abnormal references; may be empty.
         prior: what was known of other products.
+        diversity: how much the patches of the normal references differ, as a score; None if it is not known.
         warning: what the references do not support; None if there is nothing to warn of.
     """
 
@@ -79,6 +90,7 @@ class Calibration:
     normal_scores: tuple[float, ...]
     abnormal_scores: tuple[float, ...] = ()
     prior: ScorePrior = DEFAULT_PRIOR
+    diversity: float | None = None
     warning: str | None = None
 
     @classmethod
@@ -89,6 +101,7 @@ class Calibration:
         false_alarm: float = 0.05,
         num_normal: int | None = None,
         prior: ScorePrior = DEFAULT_PRIOR,
+        diversity: float | None = None,
     ) -> "Calibration":
         """Find the threshold for the requested false-alarm rate.
 
@@ -100,6 +113,7 @@ class Calibration:
             false_alarm: the requested false-alarm rate, above 0 and below 0.5.
             num_normal: number of normal references, if it is lower than that of scores, which are then of copies.
             prior: what is known of other products.
+            diversity: how much the patches of the normal references differ, as a score; None if it is not known.
         """
         normal, abnormal = (tuple(float(score) for score in scores) for scores in (normal_scores, abnormal_scores))
         if not normal:
@@ -109,12 +123,14 @@ class Calibration:
         if not 0 < false_alarm < 0.5:
             raise ValueError(f"false_alarm: expected a share above 0 and below 0.5, got {false_alarm!r}")
         count = len(normal) if num_normal is None else num_normal
-        location, scale, degrees = next_score(normal, count, prior)
+        location, scale, degrees = next_score(normal, count, prior, diversity)
         quantile = math.exp(min(location + scale * t_quantile(1 - false_alarm, degrees), 0.0))
         threshold = max(quantile, LOWEST_SCORE)  # within the range of scores
         supported = 1 / (count + 1)
         warning = "; ".join(_warnings(threshold, false_alarm, abnormal, count)) or None
-        return cls(threshold, false_alarm, supported, location, scale, degrees, normal, abnormal, prior, warning)
+        return cls(
+            threshold, false_alarm, supported, location, scale, degrees, normal, abnormal, prior, diversity, warning
+        )
 
     def confidence(self, score: float) -> float:
         """The estimated share of good parts with a lower score, 0..1; 1 - `false_alarm` at the threshold."""
@@ -131,31 +147,44 @@ class Calibration:
     def from_dict(cls, values: Mapping[str, Any]) -> "Calibration":
         """Make a calibration from the result of `to_dict`."""
         names = {field.name for field in fields(cls)}
-        if set(values) != names:
+        if {*values, "diversity"} != names:  # which earlier releases did not know
             raise ValueError(f"calibration: expected the fields {sorted(names)}, got {sorted(values)}")
         scores = {name: tuple(values[name]) for name in ("normal_scores", "abnormal_scores")}
         return cls(**{**values, **scores, "prior": ScorePrior(**values["prior"])})
 
 
-def next_score(scores: Sequence[float], count: int, prior: ScorePrior) -> tuple[float, float, float]:
+def next_score(
+    scores: Sequence[float], count: int, prior: ScorePrior, diversity: float | None = None
+) -> tuple[float, float, float]:
     """Location, scale and degrees of freedom of the t distribution of the logarithm of the next good part's score.
 
-    With a scaled inverse chi-squared prior of the variance, this is the posterior predictive distribution. The
-    references were scored against one reference less than the next part will be, which raises their scores.
+    This is the posterior predictive distribution with a scaled inverse chi-squared prior of the variance and, if the
+    level is known, a normal prior of the mean. The references were scored against one reference less than the next
+    part will be, which raises their scores.
 
     Args:
         scores: of `count` good parts, each against the others, or of more copies of a single one.
         count: the number of good parts.
         prior: what is known of other products.
+        diversity: see `Calibration`.
     """
     logarithms = [_logarithm(score) for score in scores]
-    if count == 1 or len(scores) > count:
-        return fmean(logarithms) + prior.copy_shift, prior.copy_spread, prior.degrees
-    degrees = prior.degrees + count - 1
+    copies = count == 1 or len(scores) > count
+    if prior.level is None or diversity is None:
+        expected, weight = 0.0, 0.0
+        if copies:
+            return fmean(logarithms) + prior.copy_shift, prior.copy_spread, prior.degrees
+    else:
+        expected, weight = _logarithm(diversity) + prior.level, prior.level_weight
+        if copies:  # they show where a part varies, but not how much the next one does
+            return expected, prior.spread * math.sqrt(1 + 1 / weight), prior.degrees
+    mean = fmean(logarithms) - prior.decrease * math.log(count / (count - 1))
+    total = weight + count
+    degrees = prior.degrees + count - (0 if weight else 1)  # without a level, the mean costs a degree
     squares = prior.degrees * prior.spread**2 + (count - 1) * variance(logarithms)
+    squares += weight * count / total * (mean - expected) ** 2
     spread = max(math.sqrt(squares / degrees), LEAST_SPREAD)
-    location = fmean(logarithms) - prior.decrease * math.log(count / (count - 1))
-    return location, spread * math.sqrt(1 + 1 / count), degrees
+    return (weight * expected + count * mean) / total, spread * math.sqrt(1 + 1 / total), degrees
 
 
 def _logarithm(score: float) -> float:

@@ -33,7 +33,7 @@ from .tile_references import TiledReferences, candidate_share, marked_defect, re
 
 # The score of a picture of several tiles is the highest of many, which varies less from picture to picture than that
 # of a single part, and much the same in every product: found on scenes of the source data (docs/choices.md).
-TILED_PRIOR = {"spread": 0.087, "degrees": 6.0}
+TILED_PRIOR = {"spread": 0.087, "degrees": 6.0, "decrease": 0.168}
 
 
 class TiledDetection(NamedTuple):

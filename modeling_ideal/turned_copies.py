@@ -49,6 +49,12 @@ def turned_patches(images: Tensor, features: Tensor, poses: int, extract: Callab
     return torch.stack(chosen)
 
 
+def turned_in_bank(turned: Tensor, features: Tensor) -> Tensor:
+    """As `turned_patches`, from features (n, poses - 1, h, w, C) of the copies and (n, h, w, C) of the images."""
+    pairs = zip(turned.flatten(1, 3), features.flatten(1, 2), strict=True)
+    return torch.stack([least_like(copies, own) for copies, own in pairs])
+
+
 def least_like(patches: Tensor, own: Tensor) -> Tensor:
     """Select, of many patches (P, C), the (N, C) that are least like any of a picture's own patches (N, C)."""
     return patches[nearest_cosine(patches, unit(own)).topk(len(own), largest=False).indices]

@@ -9,7 +9,8 @@ import torch.nn.functional as F
 
 from modeling_ideal import Calibration, IdealReferences, calibrate, encode_calibrated
 from modeling_ideal.augmentation import CHANGES, altered_copies, altered_masks
-from modeling_ideal.reference_scores import equal_pictures
+from modeling_ideal.masks import patch_masks
+from modeling_ideal.reference_scores import LEAST_DIVERSITY, LEVEL_FRACTION, diversity, equal_pictures
 
 from .conftest import PATCH, random_images, random_masks, tiny_model
 
@@ -82,7 +83,46 @@ def test_a_picture_given_twice_counts_once(model, pictures):
 def test_normal_references_alone(model, pictures):
     calibration = calibrate(model, pictures[0])
     assert calibration.abnormal_scores == ()
-    assert calibration == Calibration.from_scores(calibration.normal_scores)
+    assert calibration == Calibration.from_scores(calibration.normal_scores, diversity=calibration.diversity)
+
+
+def test_diversity_is_the_mean_distance_of_all_pairs_of_patches():
+    random = np.random.default_rng(0)
+    pictures = [random.normal(1, 1, (5, 3)), random.normal(0, 1, (4, 3))]
+    means = []
+    for picture in pictures:
+        units = [patch / np.linalg.norm(patch) for patch in picture]
+        means.append(np.mean([(1 - one @ other) / 2 for one in units for other in units]))
+    expected = np.sqrt(means[0] * means[1])
+    assert diversity([torch.tensor(picture) for picture in pictures]) == pytest.approx(expected)
+    assert diversity([torch.ones(4, 3)]) == LEAST_DIVERSITY
+
+
+def test_a_calibration_knows_the_diversity_of_good_patches(model, pictures, tmp_path):
+    normal, abnormal, masks = pictures
+    model.config.top_fraction = LEVEL_FRACTION
+    references = encode_calibrated(model, *pictures)
+    features = model.extract_features(normal).flatten(1, 2)
+    assert references.calibration.diversity == pytest.approx(diversity(features), rel=1e-4)
+    references.save(tmp_path / "part.safetensors")
+    loaded = IdealReferences.load(tmp_path / "part.safetensors")
+    assert loaded.calibration == references.calibration
+    assert loaded.calibrated_for(0.5) == references.calibrated_for(0.5)
+    alone = calibrate(model, None, abnormal, masks)
+    marked = patch_masks(masks, (PATCH, PATCH))
+    outside = [part[~mark] for part, mark in zip(model.extract_features(abnormal), marked, strict=True)]
+    assert alone.diversity == pytest.approx(diversity(outside), rel=1e-4)
+
+
+def test_the_level_follows_the_image_score(model, pictures):
+    """Diversity is compared with scores of another top fraction as with those that its level was found with."""
+    model.config.score_prior, model.config.top_fraction = {"level": -2.0, "alone": 0.5}, LEVEL_FRACTION
+    references = encode_calibrated(model, *pictures)
+    usual, other = references.calibrated_for(LEVEL_FRACTION), references.calibrated_for(0.5)
+    ratio = np.mean(np.log(other.normal_scores)) - np.mean(np.log(usual.normal_scores))
+    assert np.log(other.diversity / usual.diversity) == pytest.approx(ratio, abs=1e-5)
+    alone = calibrate(model, pictures[0])
+    assert np.log(alone.diversity / usual.diversity) == pytest.approx(0.5, abs=1e-5)
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -8,6 +8,7 @@ import pytest
 from transformers import AutoConfig, PreTrainedConfig
 
 from modeling_ideal import IdealConfig, IdealModel
+from modeling_ideal.threshold import ScorePrior
 
 from .conftest import tiny_config
 
@@ -150,3 +151,11 @@ def test_what_every_configuration_of_transformers_takes_is_taken():
     assert config._attn_implementation == "eager"
     with pytest.raises(ValueError, match=r"got unknown \['top_fracton'\]"):
         tiny_config(top_fracton=0.1)
+
+
+def test_a_level_is_known_for_one_form_of_the_score_alone():
+    prior = {"spread": 0.3, "level": -2.0}
+    free = {"alignment": "contrast", "deviation_encoder": None, "score_prior": prior}
+    assert IdealConfig(**free).prior == ScorePrior(**prior)
+    for change in ({"alignment": "cosine"}, {"deviation_encoder": "attention"}):
+        assert IdealConfig(**{**free, **change}).prior == ScorePrior(spread=0.3)

@@ -32,6 +32,23 @@ def test_products_like_the_prior_keep_the_requested_rate(count, false_alarm):
     assert np.mean(alarms) == pytest.approx(false_alarm, abs=0.02)
 
 
+@pytest.mark.parametrize("false_alarm", [0.05, 0.2])
+@pytest.mark.parametrize("count", [1, 2, 4, 16])
+def test_products_whose_level_is_as_the_prior_says_keep_the_requested_rate(count, false_alarm):
+    """As above, and the scores of a product are in proportion to its diversity: a single good part is enough."""
+    prior = ScorePrior(spread=0.2, degrees=5, decrease=0, level=-2, level_weight=0.7)
+    random = np.random.default_rng(count)
+    alarms = []
+    for _ in range(3000):
+        diversity = random.uniform(0.1, 0.5)
+        spread = prior.spread * np.sqrt(prior.degrees / random.chisquare(prior.degrees))
+        centre = np.log(diversity) + prior.level + random.normal(0, spread / np.sqrt(prior.level_weight))
+        scores = np.exp(random.normal(centre, spread, count)).clip(0, 1)
+        calibration = Calibration.from_scores(scores, (), false_alarm, prior=prior, diversity=diversity)
+        alarms.append(stats.norm.sf((np.log(calibration.threshold) - centre) / spread))
+    assert np.mean(alarms) == pytest.approx(false_alarm, abs=0.02)
+
+
 @REPEATABLE
 @given(groups, st.floats(0.001, 0.499), st.floats(0.001, 0.499))
 def test_a_stricter_wish_never_lowers_the_threshold(both, one, other):
@@ -66,6 +83,28 @@ def test_the_distribution_is_a_posterior_of_the_spread():
     expected = np.exp(logarithms.mean() - 0.2 * np.log(4 / 3) + scale * stats.t.isf(0.1, 8))
     assert Calibration.from_scores(NORMAL, (), 0.1, prior=prior).threshold == pytest.approx(expected)
     assert Calibration.from_scores(NORMAL, ABNORMAL, 0.1, prior=prior).threshold == pytest.approx(expected)
+
+
+def test_the_distribution_is_a_posterior_of_level_and_spread():
+    """Against the formulas of a normal inverse chi-squared prior (Gelman et al., Bayesian Data Analysis, 3.3)."""
+    prior = ScorePrior(spread=0.3, degrees=5, decrease=0.2, level=-0.5, level_weight=1.5)
+    logarithms, expected = np.log(NORMAL), np.log(0.4) - 0.5
+    mean = logarithms.mean() - 0.2 * np.log(4 / 3)
+    squares = 5 * 0.3**2 + np.sum((logarithms - logarithms.mean()) ** 2) + 1.5 * 4 / 5.5 * (mean - expected) ** 2
+    scale = np.sqrt(squares / 9 * (1 + 1 / 5.5))
+    threshold = np.exp((1.5 * expected + 4 * mean) / 5.5 + scale * stats.t.isf(0.1, 9))
+    assert Calibration.from_scores(NORMAL, (), 0.1, prior=prior, diversity=0.4).threshold == pytest.approx(threshold)
+    without_level = ScorePrior(spread=0.3, degrees=5, decrease=0.2)
+    unknown, plain = (Calibration.from_scores(NORMAL, (), 0.1, prior=each) for each in (prior, without_level))
+    assert unknown.threshold == plain.threshold  # no diversity is known
+
+
+def test_the_level_of_a_single_reference_is_its_diversity():
+    prior = ScorePrior(spread=0.3, degrees=6, level=-1, level_weight=2)
+    expected = np.exp(np.log(0.4) - 1 + 0.3 * np.sqrt(1 + 1 / 2) * stats.t.isf(0.1, 6))
+    for copies in (NORMAL, (0.9, 0.001)):  # which say nothing of the level
+        found = Calibration.from_scores(copies, (), 0.1, num_normal=1, prior=prior, diversity=0.4)
+        assert found.threshold == pytest.approx(expected)
 
 
 def test_copies_of_one_reference_tell_no_spread():
@@ -132,6 +171,8 @@ def test_bad_input_is_refused(arguments, message):
         ({"spread": 0}, "score_prior.spread: expected a number > 0, got 0"),
         ({"degrees": float("nan")}, "score_prior.degrees: expected a finite number, got nan"),
         ({"copy_shift": "0.5"}, "score_prior.copy_shift: expected a finite number, got '0.5'"),
+        ({"level": "high"}, "score_prior.level: expected a finite number, got 'high'"),
+        ({"level_weight": 0}, "score_prior.level_weight: expected a number > 0, got 0"),
     ],
 )
 def test_a_bad_prior_is_refused(values, message):

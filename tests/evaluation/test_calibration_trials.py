@@ -12,7 +12,7 @@ from modeling_ideal.data.catalogue import Catalogue
 from modeling_ideal.data.reference_sets import draw_references, inference_episodes
 from modeling_ideal.evaluation.calibration.__main__ import main
 from modeling_ideal.evaluation.calibration.levels import hindsight, level_reached, mean_interval, rates_at
-from modeling_ideal.evaluation.calibration.prior import fit_prior
+from modeling_ideal.evaluation.calibration.prior import LEVEL_DEGREES, fit_prior
 from modeling_ideal.evaluation.calibration.prior import main as prior_command
 from modeling_ideal.evaluation.calibration.trials import Trial, Trials
 from modeling_ideal.threshold import ScorePrior
@@ -88,7 +88,7 @@ def test_the_report_is_what_calibrating_and_scoring_by_hand_gives(target, model_
 def test_bad_input_is_said_in_one_line(target, model_folder, tmp_path, capsys):
     arguments = ["--model", str(model_folder), "--target", str(target), "--setups", "N2A1", "--false-alarm", "0.7"]
     assert main([*arguments, "--out", str(tmp_path / "report")]) == 3
-    assert "false_alarm: expected a number above 0, below 0.5, got 0.7" in capsys.readouterr().err
+    assert "false_alarm: expected a share above 0 and below 0.5, got 0.7" in capsys.readouterr().err
     assert not (tmp_path / "report" / "report.md").exists()
 
 
@@ -113,3 +113,22 @@ def test_the_prior_is_found_again_from_trials_that_follow_it(tmp_path, capsys):
     (tmp_path / "trials.json").write_text(json.dumps([trial.to_dict() for trial in trials[:60]]))
     assert prior_command([str(tmp_path / "trials.json")]) == 0
     assert "N4A1 1 % -> " in capsys.readouterr().out
+
+
+def test_a_prior_with_a_level_is_found_again_too():
+    true = ScorePrior(spread=0.25, degrees=LEVEL_DEGREES, decrease=0.0, level=-1.8, level_weight=0.8)
+    random = np.random.default_rng(0)
+    trials = []
+    for place in range(300):
+        spread = true.spread * np.sqrt(true.degrees / random.chisquare(true.degrees))
+        diversity = random.uniform(0.1, 0.4)
+        centre = np.log(diversity) + true.level + random.normal(0, spread / np.sqrt(true.level_weight))
+        for count in (1, 4):
+            references, good = (np.exp(random.normal(centre, spread, number)) for number in (count, 8))
+            calibration = Calibration.from_scores(references, diversity=diversity)
+            trials.append(Trial(f"category {place % 6}", f"N{count}A1", place, calibration, tuple(good), (0,) * 8))
+    found = fit_prior(trials)
+    assert found.level == pytest.approx(true.level, abs=0.05)
+    assert found.level_weight == pytest.approx(true.level_weight, abs=0.3)  # the least certain of them
+    assert found.spread == pytest.approx(true.spread, abs=0.03)
+    assert trials[0].with_prior(found).calibration.prior == found

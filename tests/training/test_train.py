@@ -12,6 +12,7 @@ from PIL import Image, ImageOps
 from safetensors.torch import load_file
 from transformers import AutoImageProcessor, AutoModel, pipeline
 
+from modeling_ideal import IDEAL_TINY, IdealModel
 from modeling_ideal.cli import main
 from modeling_ideal.training.head import run
 from modeling_ideal.training.head.report import summary
@@ -179,3 +180,10 @@ def test_the_summary_says_what_was_done(options, model_folder, capsys):
     assert f"Mean loss: {first:.4f} in the first epoch, {last:.4f} in the last." in text
     assert "Held out (bolt), N1A1: image AUROC" in text
     assert f"ideal evaluate --model {chosen.output / 'model'} --target DIR" in text
+
+
+def test_a_new_encoder_does_not_inherit_the_prior_of_other_scores(options):
+    start, _ = load_start(options(model=str(IDEAL_TINY)))
+    assert start.deviation_encoder is not None
+    assert start.config.score_prior is None
+    assert IdealModel.from_pretrained(IDEAL_TINY).config.prior.level is not None

@@ -17,15 +17,16 @@ from ...data.records import load_records
 from ...data.reference_sets import ReferenceSet, draw_references, write_references
 from ...image_processing_ideal import IdealImageProcessor
 from ...modeling_ideal import IdealModel
-from ...training.encoder import BackboneEncoder
+from ...training.encoder import BackboneEncoder, PoseEncoder
 from ...training.launch import process_device
 from ...writing.files import write_atomically, write_figure, write_json
 from ...writing.places import check_folder
 from ..module_command import add_model_and_target, run_module
+from ..protocol.poses import encode_poses
 from .report import draw_levels, report
 from .trials import Trial, Trials
 
-FORMAT = 1  # of a stored trial; a change in the computation needs a new number
+FORMAT = 2  # of a stored trial; a change in the computation needs a new number
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -60,15 +61,19 @@ def run(arguments: argparse.Namespace) -> str:
     model = IdealModel.from_pretrained(arguments.model).to(process_device(arguments.device))
     processor = IdealImageProcessor.from_pretrained(arguments.model)
     records = load_records(arguments.target, arguments.layout)
-    cache = encode_records(records, BackboneEncoder(model, processor), arguments.cache or out / "features")
+    folder = Path(arguments.cache or out / "features")
+    cache = encode_records(records, BackboneEncoder(model, processor), folder)
     catalogue = Catalogue.from_records(records)
-    runner = Trials(model, processor, records.select_columns(["image", "mask"]), catalogue, cache)
     sets = [
         references
         for setup in arguments.setups
         for seed in arguments.seeds
         for references in draw_references(catalogue, setup, seed)
     ]
+    poses, turn = model.config.num_rotations, None
+    if poses > 1:
+        turn = encode_poses(records, catalogue, sets, PoseEncoder(model, processor, poses), folder)
+    runner = Trials(model, processor, records.select_columns(["image", "mask"]), catalogue, cache, turn)
     trials = [_resumed(runner, references, arguments.false_alarm, out) for references in tqdm(sets, unit="set")]
     title = f"{model_name(arguments.model)} on {Path(arguments.target).name}"
     seeds = f"seed{'s' * (len(arguments.seeds) > 1)} {', '.join(map(str, arguments.seeds))}"

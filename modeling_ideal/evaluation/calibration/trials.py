@@ -1,22 +1,28 @@
 """Trials of calibration: thresholds from references alone, then the scores of test images they have not seen."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import datasets
 import numpy as np
 import torch
+from torch import Tensor
 
-from ...calibration import encode_calibrated
+from ...augmentation import altered_copies, altered_masks
+from ...calibration import encode_pictures
 from ...data.catalogue import Catalogue
 from ...data.feature_cache import FeatureCache
 from ...data.reference_sets import ReferenceSet, inference_episodes
 from ...data.setups import Setup
 from ...image_processing_ideal import IdealImageProcessor
+from ...masks import patch_masks
 from ...modeling_ideal import IdealModel
-from ...references import IdealReferences
+from ...reference_pictures import PictureGroup, ReferencePictures
 from ...threshold import Calibration, ScorePrior
+from ...training.encoder import BackboneEncoder
+from ...turned_copies import turned_in_bank
+from ..protocol.poses import Turn
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,8 @@ class Trial:
         """The same scores, calibrated with another prior."""
         known = self.calibration
         scores = (known.normal_scores, known.abnormal_scores)
-        return replace(self, calibration=Calibration.from_scores(*scores, known.false_alarm, self.num_normal, prior))
+        calibration = Calibration.from_scores(*scores, known.false_alarm, self.num_normal, prior, known.diversity)
+        return replace(self, calibration=calibration)
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to a dictionary for JSON."""
@@ -73,19 +80,31 @@ class Trial:
 
 @dataclass(frozen=True)
 class Trials:
-    """Runs trials of a model on a data set, whose pictures and cached features it has."""
+    """Runs trials of a model on a data set, whose pictures and cached features it has.
+
+    Args:
+        model: the model.
+        processor: of the model.
+        pictures: columns image and mask of the records.
+        catalogue: of the records.
+        cache: the features of the records.
+        turn: reads the features of normal references in other poses, if the model uses them.
+    """
 
     model: IdealModel
     processor: IdealImageProcessor
     pictures: datasets.Dataset
     catalogue: Catalogue
     cache: FeatureCache
+    turn: Turn | None = None
+    _copies: dict[int, tuple[Tensor, Tensor | None]] = field(default_factory=dict)
 
     @torch.inference_mode()
     def run(self, references: ReferenceSet, false_alarm: float) -> Trial:
         """Calibrate on the references alone, then score the test images."""
         episodes = inference_episodes(self.catalogue, references, "general")
-        encoded = self._encode(episodes[0].normal, episodes[0].abnormal, false_alarm)
+        normal, abnormal = self._group(episodes[0].normal, "normal"), self._group(episodes[0].abnormal, "abnormal")
+        encoded = encode_pictures(self.model, ReferencePictures(normal, abnormal, false_alarm))
         scores = []
         for episode in episodes:
             features = self.cache.features([episode.query]).float().to(self.model.device)
@@ -97,12 +116,30 @@ class Trials:
             references.category, references.setup, references.seed, encoded.calibration, tuple(scores), labels
         )
 
-    def _encode(self, normal: Sequence[int], abnormal: Sequence[int], false_alarm: float) -> IdealReferences:
-        """From pictures, not cached features: altered copies of a single reference need the picture."""
-        masked = abnormal and all(self.cache.has_mask(index) for index in abnormal)
-        inputs = self.processor(
-            normal_refs=[self.pictures[index]["image"] for index in normal],
-            abnormal_refs=[self.pictures[index]["image"] for index in abnormal] or None,
-            masks=[self.pictures[index]["mask"] for index in abnormal] if masked else None,
-        )
-        return encode_calibrated(self.model, **inputs, false_alarm=false_alarm)
+    def _group(self, indices: Sequence[int], kind: str) -> PictureGroup | None:
+        """References as calibration takes them: features from the cache, altered copies from the picture."""
+        if not indices:
+            return None
+        features = self.cache.features(indices).float().to(self.model.device)
+        marked = turned = None
+        if kind == "abnormal" and all(self.cache.has_mask(index) for index in indices):
+            marked = self.cache.patch_masks(indices).to(self.model.device)
+        if kind == "normal" and self.turn is not None:
+            turned = turned_in_bank(self.turn(indices), features)
+        group = PictureGroup(features, [self.cache.contents[index] for index in indices], marked, turned)
+        if len(group.distinct()) > 1:
+            return group
+        copies, moved = self._altered(indices[0])
+        return replace(group, copies=copies, marked_copies=None if marked is None else moved)
+
+    def _altered(self, index: int) -> tuple[Tensor, Tensor | None]:
+        """Features (n, h, w, C) of altered copies of a picture, and their patch masks; kept for other set-ups."""
+        if index not in self._copies:
+            row, patch_size = self.pictures[index], self.model.config.patch_size
+            copies = altered_copies(self.processor(query=[row["image"]])["query"], patch_size)
+            moved = None
+            if row["mask"] is not None:
+                mask = BackboneEncoder(self.model, self.processor).prepare_mask(row["mask"])[None]
+                moved = patch_masks(altered_masks(mask, patch_size), patch_size).to(self.model.device)
+            self._copies[index] = (self.model.extract_in_parts(copies), moved)
+        return self._copies[index]

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-import torch
 from torch import Tensor
 
 from ...anomalous_patches import AnomalousPatches, Erase, select_anomalous_patches
 from ...normal_variation_eraser import Deviations, erase_normal_variation, unit
-from ...turned_copies import least_like
+from ...turned_copies import turned_in_bank
 
 NO_ERASER = 0.0  # erase strength that leaves the residual as it is
 
@@ -65,8 +64,7 @@ class Context:
         """(L1, N, C) patches of the normal references in other poses, as `IdealModel` keeps them; None without."""
         if self.normal is None or self.turn is None:
             return None
-        pairs = zip(self.turn().flatten(1, 3), self.normal.flatten(1, 2), strict=True)
-        return torch.stack([least_like(copies, own) for copies, own in pairs])
+        return turned_in_bank(self.turn(), self.normal)
 
     @cached_property
     def normals(self) -> Tensor:

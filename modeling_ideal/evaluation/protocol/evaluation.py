@@ -10,7 +10,6 @@ from typing import Any
 import datasets
 import torch
 import transformers
-from torch import Tensor
 from tqdm import tqdm
 
 from ...data.catalogue import Catalogue
@@ -39,7 +38,8 @@ from ..rival_method import RivalMethod
 from .differences import differences_to_ideal
 from .identity import measurement_key
 from .measurement import Measurement, measure, read_measurement
-from .scorer import Scorer, Turn
+from .poses import Turn, encode_poses
+from .scorer import Scorer
 from .summary import difficulties, summaries
 
 DIGITS = 12  # of a fingerprint, in a message
@@ -201,17 +201,7 @@ class Evaluation:
         rotations = [head.config.num_rotations for head in self._heads.values()]
         if max(rotations, default=1) == 1 and IN_POSES.isdisjoint(self.methods):
             return None
-        paths = {reference.path for references in sets for reference in references.normal}
-        indices = [index for index, path in enumerate(catalogue.paths) if path in paths]
-        encoder = PoseEncoder(self.model, self.processor, POSES)
-        cache = encode_records(records.select(indices), encoder, self.cache, batch_size=1)
-        places = {index: place for place, index in enumerate(indices)}
-
-        def turn(normal: Sequence[int]) -> Tensor:
-            strips = cache.features([places[index] for index in normal])  # (L1, (poses - 1) * h, w, C)
-            return strips.unflatten(1, (POSES - 1, -1)).to(self.model.device).float()
-
-        return turn
+        return encode_poses(records, catalogue, sets, PoseEncoder(self.model, self.processor, POSES), self.cache)
 
     def _measurement_file(self, scorer: Scorer, references: ReferenceSet, method: str) -> Path:
         """One for each reference set and method, so that a method added later leaves those of the others alone."""

@@ -1,6 +1,6 @@
 """Patch scores and anomaly maps of every method, for the queries of one reference set."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -18,9 +18,7 @@ from ...scoring import image_scores, smooth_patches, upsample
 from ..methods import METHODS, Method
 from ..methods.context import Context, Query
 from ..rival_method import RivalMethod
-
-Turn = Callable[[Sequence[int]], Tensor]
-"""Indices of L1 records to the features (L1, poses - 1, h, w, C) of their turned copies."""
+from .poses import Turn
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,8 @@ def load_start(options: HeadTrainingOptions) -> tuple[IdealModel, IdealImageProc
             raise ValueError(f"config: expected one of {_FREE_TO_CHANGE} when fine-tuning a model, got {name!r}")
         setattr(config, name, value)
     config.check()
-    config.deviation_encoder = "attention"  # a model without trained weights gets a new encoder
+    if config.deviation_encoder is None:  # a model without trained weights gets a new encoder, and other scores
+        config.deviation_encoder, config.score_prior = "attention", None
     # Stored weights may be in half precision, which would lose the optimiser's small steps.
     model = IdealModel.from_pretrained(options.model, config=config, dtype=torch.float32)
     return model, IdealImageProcessor.from_pretrained(options.model)
