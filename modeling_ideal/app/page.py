@@ -135,7 +135,7 @@ class Page:
             self.choice: gr.update(visible=picture is not None),
             self.about: views.chosen(session),
             self.marking: gr.update(visible=defective),
-            self.tools.editor: views.canvas(picture if defective else None),
+            **self.tools.shown(picture if defective else None),
             self.tools.defect_type: "" if picture is None else picture.defect_type,
             self.references: views.references(session),
             self.saved: gr.update(value=None, visible=False),
@@ -158,7 +158,7 @@ class Page:
             self.details: views.details(session),
             self.wrong: gr.update(visible=judged is not None and not session.marking_missed),
             self.missed: gr.update(visible=session.marking_missed),
-            self.missed_tools.editor: views.canvas(judged.picture if judged and session.marking_missed else None),
+            **self.missed_tools.shown(judged.picture if judged and session.marking_missed else None),
         }
 
     def _everything(self, session: Session) -> Shown:
@@ -186,11 +186,11 @@ class Page:
         tracker = gr.Progress()
 
         def handle(session: Session, progress: Any = tracker, *values: Any) -> Shown:
+            back = {} if emptied is None else {emptied: None}
             try:
                 text = action(session, lambda items, words: progress.tqdm(items, desc=words), *values)
-            except ValueError as error:
-                text = str(error)
-            back = {} if emptied is None else {emptied: None}
+            except ValueError as error:  # what is half painted or drawn stays as it is
+                return {self.session: session, self.told: views.message(str(error)), **back}
             return {self.session: session, self.told: views.message(text), **show(session), **back}
 
         outputs = [self.session, self.told, *show(Session()), *([] if emptied is None else [emptied])]

@@ -79,7 +79,7 @@ class Session:
         self.new = [picture.marked(mask, defect_type) if each is picture else each for each in self.new]
         unmarked = [place for place, each in enumerate(self.new) if each.defective and each.mask is None]
         self.chosen = next(iter(unmarked), None) if mask is not None else self.chosen
-        return "" if mask is not None else f"{picture.name}: nothing is painted, so its defect is not marked."
+        return "" if mask is not None else f"{picture.name}: nothing is painted or drawn, so its defect is not marked."
 
     def choose(self, name: str, place: int | None) -> None:
         """Keep the place that the user chose, in the attribute `name`: `"chosen"` or `"selected"`."""

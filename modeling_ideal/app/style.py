@@ -42,5 +42,6 @@ STYLE = """
 .ideal-gallery .thumbnail-lg { display: flex; flex-direction: column; aspect-ratio: auto; height: auto }
 .ideal-gallery .thumbnail-lg img { aspect-ratio: 4 / 3; height: auto; min-height: 0 }
 .ideal-gallery .caption-label { position: static; border-width: 0 }
+.ideal-boxes img { cursor: crosshair; touch-action: manipulation }
 @media (max-width: 520px) { .histogram { font-size: 18px } .ideal-references svg text { font-size: 22px } }
 """

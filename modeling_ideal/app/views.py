@@ -17,7 +17,7 @@ from .uploads import Picture, reduced
 from .verdicts import SMALL_SIDE, is_anomalous, small_overlay, verdict
 
 DETAIL_SIDE = 640  # pixels of the selected picture
-MISSED = "<p>A missed defect: paint over it, or leave it, and the most suspicious region is taken.</p>"
+MISSED = "<p>A missed defect: mark it, or leave it, and the most suspicious region is taken.</p>"
 
 Gallery = list[tuple[Any, str]]
 
@@ -53,7 +53,7 @@ def chosen(session: Session) -> str:
     if not picture.defective:
         return f"<p><b>{escaped(picture.name)}</b>: a good part, with nothing to mark.</p>"
     return (
-        f"<p><b>{escaped(picture.name)}</b>: paint over the defect. Without marks, the model finds the defects "
+        f"<p><b>{escaped(picture.name)}</b>: mark the defect. Without marks, the model finds the defects "
         "itself; mark all of them or none.</p>"
     )
 
@@ -122,6 +122,13 @@ def canvas(picture: Picture | None) -> dict[str, Any] | None:
     if picture is None:
         return None
     return {"background": Image.fromarray(reduced(picture.shown, DETAIL_SIDE)), "layers": [], "composite": None}
+
+
+def enlarged(picture: Picture) -> np.ndarray:
+    """The picture to draw boxes on, uint8: its longer side is always `DETAIL_SIDE`, so that a finger can point."""
+    scale = DETAIL_SIDE / max(picture.shown.shape[:2])
+    height, width = (max(1, round(side * scale)) for side in picture.shown.shape[:2])
+    return np.asarray(Image.fromarray(picture.shown).resize((width, height), Image.Resampling.BILINEAR))
 
 
 def _label(anomalous: bool) -> str:

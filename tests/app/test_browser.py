@@ -3,10 +3,14 @@
 import json
 import re
 import shutil
+from io import BytesIO
 
+import numpy as np
 import pytest
+from PIL import Image, ImageColor
 
 from modeling_ideal import IdealReferences
+from modeling_ideal.app.marks import COLOUR
 from modeling_ideal.app.serve import launch
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -87,6 +91,34 @@ def paint(page, editor):
     page.mouse.up()
 
 
+def point(page, name, across, down, press):
+    """Click or tap on a place of the picture on which boxes are drawn, in shares of its width and height."""
+    picture = page.locator(f"#{name} img")
+    expect(picture).to_be_visible()
+    picture.scroll_into_view_if_needed()
+    before = picture.get_attribute("src")
+    box = picture.bounding_box()
+    press(box["x"] + across * box["width"], box["y"] + down * box["height"])
+    expect(picture).not_to_have_attribute("src", before)  # it shows what was drawn
+
+
+def drawn_share(page, name):
+    """The share of a picture's pixels, as the window shows it, that have the colour of boxes."""
+    shot = Image.open(BytesIO(page.locator(f"#{name} img").screenshot())).convert("RGB")
+    return (np.abs(np.asarray(shot, int) - ImageColor.getrgb(COLOUR)).max(-1) < 40).mean()
+
+
+def assert_box(references, low, high):
+    """The only defect that is marked is a box between these shares of width and height."""
+    [preview] = references.previews.abnormal
+    marked = preview.marked()
+    height, width = marked.shape
+    rows, columns = marked.nonzero()
+    found = (columns.min() / width, (columns.max() + 1) / width, rows.min() / height, (rows.max() + 1) / height)
+    assert found == pytest.approx((low, high, low, high), abs=0.02)
+    assert marked.sum() == (np.ptp(rows) + 1) * (np.ptp(columns) + 1)  # filled
+
+
 def add_references(page, files):
     upload(page, "drop-good", *(files[f"good_{place}"] for place in range(3)))
     expect(page.locator("#new-references img")).to_have_count(3)
@@ -163,6 +195,37 @@ def test_from_references_to_a_report(visit, files, tmp_path):
     expect(page.locator("#references figure")).to_have_count(6)
 
 
+def test_a_box_is_drawn_with_two_clicks(visit, files, tmp_path):
+    page = visit()
+    add_references(page, files)
+    paint(page, "mark-editor")  # paint and boxes do not mix
+    page.get_by_label("draw a box").first.click()
+    expect(page.locator("#mark-editor")).to_be_hidden()
+    click = page.mouse.click
+    point(page, "mark-boxes", 0.25, 0.25, click)
+    page.locator("#mark-button").click()
+    expect(page.locator("#messages")).to_contain_text("expected two corners for each box, got one")
+    expect(page.locator("#new-references")).to_contain_text("not marked")
+    for across, down in ((0.75, 0.75), (0.1, 0.1), (0.2, 0.2)):
+        point(page, "mark-boxes", across, down, click)
+    assert drawn_share(page, "mark-boxes") > 0.003
+    for _ in range(2):
+        before = page.locator("#mark-boxes img").get_attribute("src")
+        page.locator("#mark-undo").click()
+        expect(page.locator("#mark-boxes img")).not_to_have_attribute("src", before)
+    page.locator("#mark-type textarea, #mark-type input").fill("spot")
+    page.locator("#mark-button").click()
+    expect(page.locator("#new-references")).to_contain_text("spot: bad_0.png")
+    expect(page.locator("#new-references")).not_to_contain_text("not marked")
+    page.locator("#calibrate").click()
+    expect(page.locator("#references figure")).to_have_count(4)
+    page.get_by_text("Keep, load or change references").click()
+    page.locator("#save").click()
+    kept = IdealReferences.load(downloaded(page, "saved", 0, tmp_path))
+    assert (kept.mask_source, kept.types) == ("given", ["spot"])
+    assert_box(kept, 0.25, 0.75)
+
+
 def test_two_visitors_do_not_see_each_other(visit, files):
     first, second = visit(), visit()
     upload(first, "drop-good", files["good_0"], files["good_1"])
@@ -205,8 +268,17 @@ def test_on_a_telephone(visit, files):
     paint(page, "mark-editor")
     page.locator("#mark-button").tap()
     expect(page.locator("#new-references")).not_to_contain_text("not marked")
+    upload(page, "drop-defective", files["bad_1"])
+    page.get_by_label("draw a box").first.tap()
+    for place in (0.3, 0.6):
+        point(page, "mark-boxes", place, place, page.touchscreen.tap)
+    assert drawn_share(page, "mark-boxes") > 0.001
+    assert page.locator("#mark-boxes img").bounding_box()["width"] > 0.7 * TELEPHONE["width"]  # a finger can point
+    page.locator("#mark-button").tap()
+    expect(page.locator("#new-references img")).to_have_count(5)
+    expect(page.locator("#new-references")).not_to_contain_text("not marked")
     page.locator("#calibrate").tap()
-    expect(page.locator("#references figure")).to_have_count(4)
+    expect(page.locator("#references figure")).to_have_count(5)
     inspect(page, files["part_0"], files["bad_1"])
     expect(page.locator("#summary")).to_contain_text("2 judged")
     page.locator("#overview button", has_text="bad_1.png").tap()

@@ -115,7 +115,7 @@ def test_defects_are_marked_in_all_or_in_none(detector, files):
     with pytest.raises(ValueError, match=r"marked in every defective picture or in none, got bad_1.png unmarked"):
         session.calibrate(detector)
     assert len(session.new) == 4  # nothing is lost
-    assert "nothing is painted" in session.mark(None, "")
+    assert "nothing is painted or drawn" in session.mark(None, "")
     session.choose("chosen", 2)
     session.mark(None, "")
     session.calibrate(detector)

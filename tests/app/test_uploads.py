@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageColor
 
 from modeling_ideal.app import uploads
-from modeling_ideal.app.marks import BOX, PAINTED, layers_of, painted_mask
+from modeling_ideal.app.marks import COLOUR, Boxes, layers_of, painted_mask
 from modeling_ideal.app.uploads import read_picture, read_pictures, unique_name
 
 from ..pictures import photograph
@@ -83,23 +83,46 @@ def layer(size, *places):
 
 def test_what_is_painted_is_the_mask():
     drawn = [layer((10, 20), (2, 3), (5, 8)), layer((10, 20), (7, 1))]
-    mask = painted_mask(drawn, (10, 20), PAINTED)
+    mask = painted_mask(drawn, (10, 20))
     assert sorted(zip(*mask.nonzero(), strict=True)) == [(2, 3), (5, 8), (7, 1)]
-    box = painted_mask(drawn[:1], (10, 20), BOX)
-    assert box.sum() == 4 * 6
-    assert box[2:6, 3:9].all()
 
 
 def test_paint_on_another_scale_is_brought_to_that_of_the_picture():
     drawn = layer((10, 20))
     drawn[4:6, 10:14] = 255
-    mask = painted_mask([drawn], (20, 40), PAINTED)
+    mask = painted_mask([drawn], (20, 40))
     assert mask.sum() == 4 * 8
     assert mask[8:12, 20:28].all()
 
 
 def test_nothing_painted_is_no_mask():
-    assert painted_mask(layers_of(None), (4, 4), PAINTED) is None
-    assert painted_mask(layers_of({"background": 1, "layers": [layer((4, 4))]}), (4, 4), BOX) is None
-    with pytest.raises(ValueError, match=r"expected one of .* got 'circle'"):
-        painted_mask([], (4, 4), "circle")
+    assert painted_mask(layers_of(None), (4, 4)) is None
+    assert painted_mask(layers_of({"background": 1, "layers": [layer((4, 4))]}), (4, 4)) is None
+
+
+def test_boxes_are_drawn_with_two_clicks_each_in_any_order_of_corners():
+    empty = Boxes(np.zeros((10, 20, 3), np.uint8))
+    boxes = empty.clicked(8, 5).clicked(3, 2).clicked(15, 9).clicked(99, -4)  # a click beyond the edge is on the edge
+    assert boxes.boxes() == [(3, 2, 8, 5), (15, 0, 19, 9)]
+    mask = boxes.mask((10, 20))
+    assert mask[2:6, 3:9].all()
+    assert mask[:, 15:].all()
+    assert mask.sum() == 4 * 6 + 10 * 5
+    assert boxes.undone().undone().boxes() == [(3, 2, 8, 5)]
+    assert boxes.undone().undone().mask((20, 40)).sum() == 4 * mask[:, :15].sum()  # on the scale of the picture
+    assert empty.clicked(1, 1).clicked(1, 1).mask((5, 10)).sum() == 1  # not nothing
+    assert empty.undone().mask((5, 10)) is None
+    with pytest.raises(ValueError, match="expected two corners for each box, got one"):
+        boxes.undone().mask((10, 20))
+
+
+def test_boxes_and_a_first_corner_are_seen_on_the_picture():
+    def coloured(boxes):
+        rows, columns = (np.asarray(boxes.drawn()) == ImageColor.getrgb(COLOUR)).all(-1).nonzero()
+        return (columns.min(), rows.min(), columns.max(), rows.max()) if len(rows) else None
+
+    empty = Boxes(np.zeros((100, 200, 3), np.uint8))
+    assert coloured(empty) is None
+    assert coloured(empty.clicked(50, 40)) == (41, 31, 59, 49)  # a cross
+    assert coloured(empty.clicked(50, 40).clicked(90, 70)) == (50, 40, 90, 70)
+    assert not empty.picture.any()
