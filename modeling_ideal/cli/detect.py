@@ -89,13 +89,14 @@ def _add_detect(commands: argparse._SubParsersAction) -> None:
         "as it is known: a run that is stopped loses nothing. The confidence is the estimated share of good "
         "parts that score lower. OUT is a new folder, or that of an earlier run on these pictures, whose results are "
         "replaced; other files stay as they are. Under `accelerate launch` each process judges a share, and the "
-        "first one writes the results of all; the exit code is then 0 or 3.",
+        "first one writes the results of all; the exit code is then 0 or 3. With --ray the actors of Ray do.",
         **examples(
             """
 ideal detect --references product.safetensors part.png --out found
 ideal detect --references product.safetensors 'line_3/*.png' --out found
 ideal detect --references product.safetensors line_3/ --out found --json > results.json
 ideal detect --references product.safetensors line_3/ --out found --threshold 0.4 --parquet
+ideal detect --references product.safetensors archive/ --out found --ray --actors 8
 ideal detect --references product.safetensors belt.mp4 --every 25 --out found    # or camera:0, until Ctrl-C
             """,
             EXIT_CODES,
@@ -115,6 +116,13 @@ ideal detect --references product.safetensors belt.mp4 --every 25 --out found   
     detect.add_argument("--out", required=True, metavar="DIR", help="output folder")
     detect.add_argument("--json", action="store_true", help="print what is in results.json, instead of the table")
     detect.add_argument("--parquet", action="store_true", help="also write results.parquet; needs pyarrow")
+    detect.add_argument(
+        "--ray", action="store_true", help="judge in actors of Ray, one a core; needs the extra `ray`, and no GPU"
+    )
+    detect.add_argument(
+        "--address", help="the Ray cluster to use, such as 10.0.0.1:6379 (default: Ray is started on this machine)"
+    )
+    detect.add_argument("--actors", type=int, metavar="N", help="number of actors (default: one for each core)")
     detect.set_defaults(run=_detect)
 
 

@@ -12,12 +12,10 @@ from typing import Any
 from tqdm import tqdm
 
 from ..image_inputs import ImageInput
-from ..references import IdealReferences
 from ..writing.places import OutputFolder
-from .commands import load_pipeline, set_references
-from .drift import DriftWatch
 from .files import OVERLAYS, find_images, unique_names
-from .judging import Judge
+from .judging import Judge, load_judge
+from .ray_actors import check_ray, judged_by_ray
 from .results import FILES, Results
 from .shares import Place, Shares
 from .tables import as_text
@@ -31,8 +29,8 @@ PROGRESS = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noin
 def detect(arguments: argparse.Namespace) -> tuple[str, dict[str, int]]:
     """Detect anomalies, and write results, report and overlays.
 
-    A run that is stopped leaves the results of the pictures before that, with `"complete": false`. Several processes
-    each judge a share, and the first one writes the results of all.
+    A run that is stopped leaves the results of the pictures before that, with `"complete": false`. Several processes,
+    or actors of Ray, each judge a share, and the first process writes the results of all.
 
     Returns:
         What to print, and the number of pictures of each kind; none of any where a launcher has started the process.
@@ -43,7 +41,9 @@ def detect(arguments: argparse.Namespace) -> tuple[str, dict[str, int]]:
     words = [word for word in arguments.images if word not in videos]
     images = find_images(words) if words else []
     place = Place.of_this_process()
-    if place.processes > 1 and videos:
+    check_ray(arguments, place)
+    alone = place.processes == 1 and not arguments.ray
+    if videos and not alone:
         raise ValueError(f"IMAGES: expected pictures for several processes, got the video {videos[0]!r}")
     names = list(unique_names(images))
     overlays = [f"{OVERLAYS}/"] if videos else [f"{OVERLAYS}/{name}" for name in names]
@@ -51,13 +51,13 @@ def detect(arguments: argparse.Namespace) -> tuple[str, dict[str, int]]:
     out = OutputFolder(Path(arguments.out), "detect", [*FILES, *overlays]) if place.rank == 0 else None
     judge, facts, drift = load_judge(arguments)
     shares = None
-    if place.processes > 1:
+    if not alone:
         shares = Shares(Path(arguments.out), images, names, _settings(arguments, judge))
-        _judge_share(judge, shares, place)
+        _judge_shares(judge, shares, place, arguments)
     if out is None:
         return "", NOTHING
     total = None if videos else len(images)
-    rows = _shown(_judged(judge, images, videos, arguments), total) if shares is None else _gathered(shares, place)
+    rows = _shown(_judged(judge, images, videos, arguments), total) if shares is None else _gathered(shares)
     results = Results(out, facts, total, arguments.parquet, drift)
     try:
         for row in rows:
@@ -66,10 +66,11 @@ def detect(arguments: argparse.Namespace) -> tuple[str, dict[str, int]]:
         with suppress(OSError, ValueError):  # a full disk, or a folder that is gone, is the reason, and said below
             results.stop()
         raise
-    summary = results.finish()
+    summary = results.finish(judged_before=shares is not None)
     counts = results.counts()
     if shares is not None:
         shares.remove()
+    if place.processes > 1:
         counts = NOTHING  # a launcher takes any other exit code than 0 for a failure
     if arguments.json:
         return results.as_json(), counts
@@ -81,6 +82,17 @@ def _settings(arguments: argparse.Namespace, judge: Judge) -> list[Any]:
     """What verdicts depend on besides the pictures."""
     references = hashlib.sha256(Path(arguments.references).read_bytes()).hexdigest()
     return [references, judge.pipe.model.fingerprint, arguments.threshold, arguments.smoothing]
+
+
+def _judge_shares(judge: Judge, shares: Shares, place: Place, arguments: argparse.Namespace) -> None:
+    """Judge what is missing: all of it with Ray, or this process's share; the first process waits for the others."""
+    if arguments.ray:
+        for _ in _shown(judged_by_ray(shares, arguments), len(shares.images)):
+            pass
+        return
+    _judge_share(judge, shares, place)
+    if place.rank == 0:
+        shares.wait(place)
 
 
 def _judge_share(judge: Judge, shares: Shares, place: Place) -> None:
@@ -102,9 +114,8 @@ def _shown(rows: Iterable[Any], total: int | None) -> Iterator[Any]:
     return iter(tqdm(rows, total=total, unit=" pictures", bar_format=PROGRESS, disable=None))
 
 
-def _gathered(shares: Shares, place: Place) -> Iterator[Row]:
-    """What all processes have judged, as rows of a single one; waits for the others."""
-    shares.wait(place)
+def _gathered(shares: Shares) -> Iterator[Row]:
+    """What all processes have judged, as rows of a single one."""
     for name, image, entry, overlay in shares.gathered():
         yield name, image, shares.result(entry, overlay), f"{OVERLAYS}/{overlay}"
 
@@ -139,18 +150,3 @@ def check_arguments(arguments: argparse.Namespace) -> None:
         raise ValueError(f"--references: expected a file made by `ideal references`, got {arguments.references!r}")
     if arguments.parquet and find_spec("pyarrow") is None:
         raise ValueError("--parquet: expected pyarrow, which is not installed: pip install 'modeling-ideal[parquet]'")
-
-
-def load_judge(arguments: argparse.Namespace) -> tuple[Judge, dict[str, Any], DriftWatch]:
-    """Load references and model; returns the judge, what results say of them, and what notices drift."""
-    loaded = IdealReferences.load(arguments.references)  # before the model: a damaged file is noticed at once
-    pipe = load_pipeline(arguments)
-    references = set_references(pipe, references=loaded)
-    beware = references.warnings if arguments.threshold is None else []  # they are about the other threshold
-    options = {name: getattr(arguments, name) for name in ("threshold", "smoothing", "batch_size", "num_workers")}
-    facts = {
-        "model": str(pipe.model.name_or_path),
-        "references": str(arguments.references),
-        "warnings": beware,
-    }
-    return Judge(pipe, debug=getattr(arguments, "debug", False), **options), facts, DriftWatch(references)

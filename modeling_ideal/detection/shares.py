@@ -2,13 +2,15 @@
 
     OUT.shares/1-of-2.jsonl    what a process has judged: a line as soon as a picture is judged
     OUT.shares/1-of-2.done     it has judged its share
+    OUT.shares/*.parquet       what an actor of Ray has judged
     OUT.shares/overlays/       the overlays
 
 The processes speak through this folder alone, which all must see. The same command goes on after a crash, in as many
-processes as one likes: what is in a log, of whichever process, is not judged again.
+processes as one likes: what is in a log or a shard, of whichever process, is not judged again.
 """
 
 import hashlib
+import io
 import json
 import os
 import re
@@ -76,12 +78,18 @@ class Shares:
         for path in self._logs():
             _, *found = read_log(path)
             entries.update({entry["image"]: entry for entry in found})
+        for path in self._shards():
+            entries.update({entry["image"]: entry for entry in read_shard(path)})
         return entries
+
+    def prepare(self) -> None:
+        """Make the folder."""
+        (self.folder / OVERLAYS).mkdir(parents=True, exist_ok=True)
+        (self.folder / LIST).touch()  # so that no process takes the overlays for pictures
 
     def open(self, place: Place) -> "ShareLog":
         """The log of a process, to add to."""
-        (self.folder / OVERLAYS).mkdir(parents=True, exist_ok=True)
-        (self.folder / LIST).touch()  # so that no process takes the overlays for pictures
+        self.prepare()
         path = self.folder / f"{place.rank}-of-{place.processes}.jsonl"
         if path not in self._logs():
             write_atomically(path, json.dumps({"image": "", "key": self.key}).encode() + b"\n")
@@ -111,6 +119,8 @@ class Shares:
         for path in self._logs():
             path.with_suffix(".done").unlink(missing_ok=True)
             path.unlink()
+        for path in self._shards():
+            path.unlink()
         for overlay in self.overlays.values():
             (self.folder / OVERLAYS / overlay).unlink(missing_ok=True)
         with suppress(OSError):
@@ -127,6 +137,9 @@ class Shares:
                 found.append(path)
         return found
 
+    def _shards(self) -> list[Path]:
+        return sorted(self.folder.glob(f"{self.key}-*.parquet"))
+
 
 class ShareLog:
     """Takes the results of one process; each is on the disk when `add` returns."""
@@ -137,18 +150,40 @@ class ShareLog:
 
     def add(self, name: str, result: dict[str, Any]) -> None:
         """Write the overlay of a picture, then its line."""
-        entry = {"image": name, **result}
-        if "error" not in entry:
-            overlay = self.shares.folder / OVERLAYS / self.shares.overlays[name]
-            write_atomically(overlay, png_bytes(entry.pop("overlay")))
-            entry["median"] = float(np.median(entry.pop("anomaly_map")))
-        self._log.append(entry)
+        self._log.append(keep(self.shares.folder, name, result, self.shares.overlays[name]))
 
     def close(self, complete: bool) -> None:
         """Close the log; if the share is judged, say so."""
         self._log.close()
         if complete:
             write_atomically(self.path.with_suffix(".done"), self.shares.key.encode())
+
+
+def keep(folder: Path, name: str, result: dict[str, Any], overlay: str) -> dict[str, Any]:
+    """Write the overlay of a result, if it has one; returns the entry that is kept of the rest."""
+    entry = {"image": name, **result}
+    if "error" not in entry:
+        write_atomically(folder / OVERLAYS / overlay, png_bytes(entry.pop("overlay")))
+        entry["median"] = float(np.median(entry.pop("anomaly_map")))
+    return entry
+
+
+def write_shard(path: Path, entries: Sequence[dict[str, Any]]) -> None:
+    """Write entries as Parquet: a row of JSON each, since names may have bytes that are no text."""
+    import pyarrow
+    import pyarrow.parquet
+
+    buffer = io.BytesIO()
+    table = pyarrow.table({"entry": pyarrow.array([json.dumps(entry) for entry in entries], pyarrow.string())})
+    pyarrow.parquet.write_table(table, buffer)
+    write_atomically(path, buffer.getvalue())
+
+
+def read_shard(path: Path) -> list[dict[str, Any]]:
+    """Read the entries of a shard."""
+    import pyarrow.parquet
+
+    return [json.loads(entry) for entry in pyarrow.parquet.read_table(path).column("entry").to_pylist()]
 
 
 def _state(image: Path) -> list[int] | None:
