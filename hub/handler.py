@@ -28,8 +28,8 @@ import os
 import re
 import tempfile
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 from PIL import Image
@@ -69,7 +69,9 @@ class EndpointHandler:
         self.pipe = pipeline("anomaly-detection", model=str(path), trust_remote_code=True)
         self.fetch = fetch if os.environ.get(FETCH) == "1" else None
         self._known: OrderedDict[str, Any] = OrderedDict()
-        self._turn = Lock()  # one request at a time computes; the next ones wait, and share what it encoded
+        # One request at a time computes; the next ones wait, and share what it encoded. All do so in one thread: what
+        # torch and the C library keep for a thread, they would keep for the thread of every request.
+        self._computing = ThreadPoolExecutor(1, thread_name_prefix="ideal")
 
     def __call__(self, data: dict[str, Any]) -> dict[str, Any] | list[dict[str, Any]]:
         """Detect anomalies in the images of one request."""
@@ -82,16 +84,26 @@ class EndpointHandler:
         if isinstance(ignored := parameters.get("ignore_mask"), str):
             parameters["ignore_mask"] = reader.content(ignored, "parameters.ignore_mask")
         images = _Uploaded(request, reader)
-        with self._turn:
-            if isinstance(ignored := parameters.get("ignore_mask"), bytes):
-                parameters["ignore_mask"] = reader.picture(ignored, "parameters.ignore_mask")
-            parameters["references"] = references = self._references(given, reader)
-            images.tile_size = references.tile_size
-            if isinstance(request.inputs, str):
-                return _as_json(self.pipe(images[0], **parameters), with_map, references.warnings)
-            # A data set, unlike a list, is read and answered one batch after another.
-            results = self.pipe(images, **parameters)
-            return [_as_json(result, with_map, references.warnings) for result in results]
+        return self._computing.submit(self._answer, images, given, parameters, with_map, reader).result()
+
+    def _answer(
+        self,
+        images: "_Uploaded",
+        given: dict[str, Any],
+        parameters: dict[str, Any],
+        with_map: bool,
+        reader: PictureReader,
+    ) -> dict[str, Any] | list[dict[str, Any]]:
+        """Encode the references unless they are known, and judge the images."""
+        if isinstance(ignored := parameters.get("ignore_mask"), bytes):
+            parameters["ignore_mask"] = reader.picture(ignored, "parameters.ignore_mask")
+        parameters["references"] = references = self._references(given, reader)
+        images.tile_size = references.tile_size
+        if images.single:
+            return _as_json(self.pipe(images[0], **parameters), with_map, references.warnings)
+        # A data set, unlike a list, is read and answered one batch after another.
+        results = self.pipe(images, **parameters)
+        return [_as_json(result, with_map, references.warnings) for result in results]
 
     def _contents(self, given: dict[str, Any], reader: PictureReader) -> dict[str, Any]:
         """The references of a request, with bytes in place of text, and a stored file with its present state."""

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from threading import get_ident
 
 import numpy as np
 import pytest
@@ -170,15 +171,16 @@ def test_stored_references_that_change_are_read_again(handler, folder, pipe):
     assert after["score"] != before["score"]
 
 
-def test_requests_at_the_same_time_do_not_mix(handler):
-    requests = [
-        {"inputs": base64_of(picture(seed)), "references": {"normal": [base64_of(picture(seed % 3))]}}
-        for seed in range(12)
-    ]
+def test_requests_at_the_same_time_do_not_mix_and_compute_in_one_thread(handler, monkeypatch):
+    model, score, threads = handler.pipe.model, handler.pipe.model.score_features, set()
+    monkeypatch.setattr(model, "score_features", lambda *given: threads.add(get_ident()) or score(*given))
+    given = [base64_of(picture(seed)) for seed in range(12)]
+    requests = [{"inputs": each, "references": {"normal": [given[place % 3]]}} for place, each in enumerate(given)]
     with ThreadPoolExecutor(6) as pool:
         found = list(pool.map(handler, requests))
     handler._known.clear()
     assert found == [handler(request) for request in requests]
+    assert len(threads) == 1
 
 
 def test_an_address_is_refused_unless_the_environment_says_otherwise(handler, folder, monkeypatch):
