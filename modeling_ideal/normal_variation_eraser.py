@@ -12,6 +12,7 @@ so k weights per patch are enough. They come from k x k matrices, and one weight
 applies them. The work is done in chunks of fixed size, so that memory does not grow with the number of references.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,7 +22,8 @@ from torch import Tensor
 from .devices import for_linear_algebra
 from .threads import map_in_threads
 
-MAX_SIMILARITIES = 2**22  # in one chunk, of its patches to all normal patches: 16 MB
+NORMALS_AT_ONCE = 2**13  # normal patches in one block of the search
+MAX_SIMILARITIES = 2**22  # of a chunk of patches to one block: 16 MB
 MAX_NEIGHBORS = 2**12  # in one chunk: 6 MB with 384 channels
 GROUPS = 8  # see top_similarities
 
@@ -85,10 +87,28 @@ def erase_normal_variation(
 def nearest_normals(directions: Tensor, normal_directions: Tensor, num_neighbors: int) -> tuple[Tensor, Tensor]:
     """Find the k nearest normal patches: cosines (P, k) and indices (P, k), nearest first (Eq. 2)."""
     num_neighbors = min(num_neighbors, len(normal_directions))
-    chunk = max(1, MAX_SIMILARITIES // len(normal_directions))
-    found = [top_similarities(part @ normal_directions.T, num_neighbors) for part in directions.split(chunk)]
+    blocks = normal_directions.split(NORMALS_AT_ONCE)
+    chunk = max(1, MAX_SIMILARITIES // len(blocks[0]))
+    found = [_nearest_in_blocks(part, blocks, num_neighbors) for part in directions.split(chunk)]
     cosines, neighbors = zip(*found, strict=True)
     return torch.cat(cosines).clamp_(-1, 1), torch.cat(neighbors)
+
+
+def _nearest_in_blocks(directions: Tensor, blocks: Sequence[Tensor], count: int) -> tuple[Tensor, Tensor]:
+    """Search for the nearest of all normal patches in blocks (Q_b, C): cosines and indices (P, count).
+
+    A product of many patches with one block is faster than one of a few patches with all: each reads its block once.
+    """
+    found, start = [], 0
+    for block in blocks:
+        values, columns = top_similarities(directions @ block.T, min(count, len(block)))
+        found.append((values, columns + start))
+        start += len(block)
+    if len(found) == 1:
+        return found[0]
+    cosines, neighbors = (torch.cat(part, 1) for part in zip(*found, strict=True))
+    cosines, places = cosines.topk(count)
+    return cosines, neighbors.gather(1, places)
 
 
 def nearest_cosine(vectors: Tensor, directions: Tensor) -> Tensor:

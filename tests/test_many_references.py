@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, reference_inputs
+from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, normal_variation_eraser, reference_inputs
 from modeling_ideal.normal_variation_eraser import MAX_SIMILARITIES, nearest_normals, unit
 
 from .conftest import PATCH, tiny_model
@@ -68,7 +68,9 @@ def test_directions_are_made_when_they_are_needed(pipe):
     assert torch.equal(references.normal_directions[0], unit(references.normal_features[0]))
 
 
-def test_a_chunked_search_finds_what_one_product_finds():
+@pytest.mark.parametrize("block", [3000, 1000, 1499, 333])  # the last two leave fewer than 5 for the last block
+def test_a_chunked_search_finds_what_one_product_finds(block, monkeypatch):
+    monkeypatch.setattr(normal_variation_eraser, "NORMALS_AT_ONCE", block)
     normals = unit(torch.randn(3000, 8, generator=torch.Generator().manual_seed(0)))
     queries = unit(torch.randn(2 * MAX_SIMILARITIES // 3000, 8, generator=torch.Generator().manual_seed(1)))
     cosines, places = nearest_normals(queries, normals, 5)
