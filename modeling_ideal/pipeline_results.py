@@ -173,6 +173,7 @@ def nearest_type(deviations: Tensor, references: Tensor, types: Sequence[str]) -
 COLORS = np.array([(0.12, 0.16, 0.55), (0.10, 0.62, 0.90), (0.38, 0.88, 0.42), (0.98, 0.76, 0.18), (0.78, 0.07, 0.05)])
 OPACITY = 0.75  # at the hot end; the image stays visible below
 NARROWEST = 1e-6  # half the width of a scale, for thresholds of 0 and 1
+PIXELS_AT_ONCE = 32_768  # of an overlay: what is computed of them stays in the processor's cache
 
 
 class Scale(NamedTuple):
@@ -196,11 +197,15 @@ def heat(scores: np.ndarray, scale: Scale) -> np.ndarray:
 
     On a scale of no width, everything is cold.
     """
+    return np.stack(_heat_planes(scores, scale), -1)
+
+
+def _heat_planes(scores: np.ndarray, scale: Scale) -> list[np.ndarray]:
+    """Red, green, blue and opacity of scores, each of their shape; see `heat`."""
     width = scale.high - scale.low
     share = np.clip((scores - scale.low) / width, 0, 1) if width > 0 else np.zeros_like(scores)
     places = np.linspace(0, 1, len(COLORS))
-    channels = [np.interp(share, places, channel) for channel in COLORS.T]
-    return np.stack([*channels, OPACITY * share], -1)
+    return [*(np.interp(share, places, channel) for channel in COLORS.T), OPACITY * share]
 
 
 def draw_overlay(picture: np.ndarray, anomaly_map: np.ndarray, mask: np.ndarray, threshold: float) -> Image.Image:
@@ -214,9 +219,29 @@ def draw_overlay(picture: np.ndarray, anomaly_map: np.ndarray, mask: np.ndarray,
         mask: (H, W) bool, the anomalous pixels.
         threshold: the score in the middle of the colours, see `threshold_scale`.
     """
-    grey = picture.mean(-1, keepdims=True) / (255 if picture.dtype == np.uint8 else 1)  # (H, W, 1)
+    rows = max(1, PIXELS_AT_ONCE // picture.shape[1])
+    drawn = np.empty(picture.shape, np.uint8)
+    for start in range(0, len(picture), rows):
+        part = slice(start, start + rows)
+        _blend(picture[part], anomaly_map[part], mask[part], threshold, drawn[part])
+    return Image.fromarray(drawn)
+
+
+def _blend(
+    picture: np.ndarray, anomaly_map: np.ndarray, mask: np.ndarray, threshold: float, drawn: np.ndarray
+) -> None:
+    """Fill some rows of an overlay, `drawn` (H, W, 3) uint8; other arguments as in `draw_overlay`."""
     limit = np.float64(threshold)  # a Python float would be rounded to float32
     shown = np.where(mask, np.maximum(anomaly_map, limit), np.minimum(anomaly_map, limit))
-    colors = heat(shown, threshold_scale(threshold))
-    blended = grey * (1 - colors[..., 3:]) + colors[..., :3] * colors[..., 3:]
-    return Image.fromarray(np.rint(blended * 255).astype(np.uint8))
+    *colors, opacity = _heat_planes(shown, threshold_scale(threshold))
+    grey = _grey(picture) * (1 - opacity)
+    for channel, color in enumerate(colors):
+        drawn[..., channel] = np.rint((grey + color * opacity) * 255)
+
+
+def _grey(picture: np.ndarray) -> np.ndarray:
+    """The mean of the three channels in 0..1, (H, W)."""
+    if picture.dtype != np.uint8:
+        return picture.mean(-1)
+    red, green, blue = np.moveaxis(picture, -1, 0)
+    return (red.astype(np.float64) + green + blue) / 3 / 255  # exact until divided; `mean` takes several times as long

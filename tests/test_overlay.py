@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from modeling_ideal.pipeline_results import draw_overlay, heat, threshold_scale
+from modeling_ideal.pipeline_results import PIXELS_AT_ONCE, draw_overlay, heat, threshold_scale
 
 from .pictures import photograph
 
@@ -52,3 +52,18 @@ def test_only_the_mask_is_hotter_than_the_threshold(threshold):
     cold = np.asarray(draw_overlay(grey, np.zeros_like(scores), mask, threshold)).astype(int)
     assert (cold[mask] == at).all()  # at least the colour of the threshold, whatever the map
     assert (inside[:, 0] >= at[0]).all()
+
+
+@pytest.mark.parametrize("as_float", [False, True])
+def test_an_overlay_drawn_in_parts_is_the_plain_formula_to_the_bit(as_float):
+    random = np.random.default_rng(0)
+    picture = random.integers(0, 256, (301, 257, 3), dtype=np.uint8)
+    picture = picture.astype(np.float32) / 255 if as_float else picture
+    scores = random.random((301, 257), dtype=np.float32)
+    assert scores.size > 2 * PIXELS_AT_ONCE
+    mask = scores >= 0.4
+    grey = picture.mean(-1, keepdims=True) / (1 if as_float else 255)
+    shown = np.where(mask, np.maximum(scores, np.float64(0.4)), np.minimum(scores, np.float64(0.4)))
+    colors = heat(shown, threshold_scale(0.4))
+    plain = np.rint((grey * (1 - colors[..., 3:]) + colors[..., :3] * colors[..., 3:]) * 255)
+    np.testing.assert_array_equal(np.asarray(draw_overlay(picture, scores, mask, 0.4)), plain)

@@ -22,7 +22,7 @@ from .plots import MethodCurves, draw_curves, draw_deviations
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-FORMAT = 3  # of the pictures; a change in the drawing needs a new number, or old pictures would stay
+FORMAT = 4  # of the pictures; a change in the drawing needs a new number, or old pictures would stay
 NAMES = ("montage", "curves", "deviations")
 SOURCE = "Evaluation"  # keyword of the PNG text that says what a picture shows
 NORMAL_ROWS = 2
@@ -105,12 +105,16 @@ class CategoryPictures:
 
     def write(self) -> None:
         """Draw the pictures, and write them."""
-        drawings = {"montage": self._montage, "curves": self._draw_curves, "deviations": self._deviations}
+        drawings: dict[str, Callable[[], Figure | Image.Image]] = {
+            "montage": self._montage,
+            "curves": self._draw_curves,
+            "deviations": self._deviations,
+        }
         for name, file in self._files.items():
             file.parent.mkdir(parents=True, exist_ok=True)
             write_figure(file, drawings[name](), {SOURCE: self._source})
 
-    def _montage(self) -> "Figure":
+    def _montage(self) -> Image.Image:
         normal, abnormal = self._references
         tiles = [_tile(self._scorer, self._records, index) for index in (*normal, *abnormal)]
         return draw_montage(self._title, tiles, self._rows, self._scales)

@@ -12,7 +12,7 @@ from ..methods.context import Context
 from ..protocol.scorer import Scorer, encode_context
 from ..results_file import IDEAL
 
-MAX_PATCHES = 250  # of each kind: more would hide each other in a plot, and t-SNE is slow
+MAX_PATCHES = 125  # of each kind: more would hide each other in a plot, and t-SNE is slow
 MAX_STEPS = 500  # of t-SNE; with twice as many, its divergence is within 0.1 %
 SEED = 0
 

@@ -29,7 +29,15 @@ LIGHTNESS = (0.4, 0.58, 0.26)
 SATURATION = (0.95, 0.5, 0.7)
 DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
 GREYS = ("black", "0.45")  # of trained models
-LEGEND_LINE = 0.2  # inches
+
+# Inches. They are fixed, because Matplotlib's own layout draws everything twice.
+LEFT = 0.65  # of axes
+SIDE = 3.6  # of axes
+LEGEND = 1.3  # without names
+LEGEND_LETTER = 0.077
+LEGEND_LINE = 0.2
+PANEL = 3.9
+PANEL_HEIGHT = 4.7
 
 
 @dataclass(frozen=True)
@@ -53,9 +61,13 @@ def draw_curves(title: str, curves: Mapping[str, MethodCurves]) -> "Figure":
     from matplotlib.figure import Figure
 
     height = max(4.6, 1.5 + LEGEND_LINE * len(curves))
-    figure = Figure(figsize=(12, height), dpi=DOTS_PER_INCH, layout="constrained")
+    half = LEFT + SIDE + LEGEND + LEGEND_LETTER * max(map(len, curves))  # with room for the legend
+    figure = Figure(figsize=(2 * half, height), dpi=DOTS_PER_INCH)
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
-    images, pixels = figure.subplots(1, 2)
+    images, pixels = (
+        figure.add_axes(((place * half + LEFT) / (2 * half), 0.55 / height, SIDE / (2 * half), 1 - 1.35 / height))
+        for place in range(2)
+    )
     styles = line_styles(curves)
     _draw_lines(images, {name: (each.roc, each.auroc) for name, each in curves.items()}, "AUROC", styles)
     _draw_lines(pixels, {name: (each.overlap, each.pro) for name, each in curves.items()}, "PRO", styles)
@@ -79,14 +91,21 @@ def draw_deviations(title: str, sample: DeviationSample) -> "Figure":
     """A t-SNE of each kind of deviation, like the paper's Figure 4."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(3.9 * len(sample.kinds) + 0.2, 4.7), dpi=DOTS_PER_INCH, layout="constrained")
+    width = PANEL * len(sample.kinds) + 0.1
+    figure = Figure(figsize=(width, PANEL_HEIGHT), dpi=DOTS_PER_INCH)
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     order = np.random.default_rng(0).permutation(len(sample.anomalous))  # neither kind lies on top of the other
     colors = np.where(sample.anomalous, ANOMALOUS_COLOR, NORMAL_COLOR)[order]
-    panels = figure.subplots(1, len(sample.kinds), squeeze=False)[0]
+    room = {
+        "left": 0.1 / width,
+        "right": 1 - 0.1 / width,
+        "bottom": 0.75 / PANEL_HEIGHT,
+        "top": 1 - 0.8 / PANEL_HEIGHT,
+    }
+    panels = figure.subplots(1, len(sample.kinds), squeeze=False, gridspec_kw={**room, "wspace": 0.04})[0]
     for axes, (name, vectors) in zip(panels, sample.kinds.items(), strict=True):
         points = embed(vectors)[order]
-        axes.scatter(points[:, 0], points[:, 1], c=colors, s=9, alpha=0.7, linewidths=0)
+        axes.scatter(points[:, 0], points[:, 1], c=colors, s=12, alpha=0.7, linewidths=0)
         agreement = neighbor_agreement(vectors, sample.anomalous, sample.pictures)
         axes.set(title=f"{name} deviations", xticks=[], yticks=[])
         axes.set_xlabel(f"same kind as the nearest in another picture: {agreement:.0%}", fontsize=9)
@@ -95,7 +114,7 @@ def draw_deviations(title: str, sample: DeviationSample) -> "Figure":
         panels[0].scatter([], [], color=color, s=25, label=f"{counts[kind]} {kind} patches")
         for kind, color in (("normal", NORMAL_COLOR), ("anomalous", ANOMALOUS_COLOR))
     ]
-    figure.legend(handles=handles, loc="outside lower left", ncols=2, frameon=False)
+    figure.legend(handles=handles, loc="lower left", ncols=2, frameon=False)
     return figure
 
 
