@@ -62,7 +62,7 @@ def check() -> None:
         for picture in Path("ideal-demo").glob(pattern):
             picture.rename(Path(folder, picture.name))
     references = ("--normal", "good", "--abnormal", "bad", "--masks", "masks", "--out", "part.safetensors")
-    expect(run(IDEAL, "references", *references), "6 normal and 2 abnormal, defects marked", "threshold")
+    expect(run(IDEAL, "references", *references), "6 normal and 2 abnormal references, defects marked", "threshold")
     run(IDEAL, "detect", "--references", "part.safetensors", "ideal-demo/query_0[0-3].png", "--out", "found", code=1)
     images = json.loads(Path("found", "results.json").read_text())["images"]
     if [entry["label"] for entry in images][-1] != "anomalous" or len(images) != 4:

@@ -1,13 +1,18 @@
 """The command line `ideal`, as a person calls it."""
 
+import argparse
+import re
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from modeling_ideal import IDEAL_TINY, __version__, cli, model_name
 from modeling_ideal.cli import main
 
+EXAMPLE = Path(__file__).with_name("example-references.safetensors")
 HELP = """
 import sys
 sys.argv = ["ideal"]  # as the installed script has it
@@ -106,6 +111,50 @@ def test_errors_are_one_line_and_debug_shows_where_they_came_from(capsys):
     for words in (["--debug", *command], [*command, "--debug"]):
         with pytest.raises(FileNotFoundError):
             main(words)
+
+
+def commands(parser, words=()):
+    """All commands below a parser that do something, by their words."""
+    found = {}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name, command in action.choices.items():
+                found |= commands(command, (*words, name)) or {(*words, name): command}
+    return found
+
+
+def test_every_command_has_examples_in_its_help_which_it_accepts():
+    parser = cli.build_parser()
+    found = commands(parser)
+    assert ("data", "check") in found
+    assert len(found) == 14
+    for words, command in found.items():
+        lines = command.format_help().split("\nexamples:\n", 1)[1].split("\n\n")[0].splitlines()
+        assert lines, words
+        for line in lines:
+            given = shlex.split(re.split(r" [|>] ", line)[0], comments=True)
+            assert given[: 1 + len(words)] == ["ideal", *words]
+            parser.parse_args(given[1:])
+
+
+@pytest.mark.parametrize(
+    "words", [["demo", "--out", "o"], ["cost"], ["export", "--out", "o.onnx"], ["explain", "a.png", "--out", "o.png"]]
+)
+def test_a_model_that_is_nowhere_is_said_to_be_so(words, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.png").write_bytes(EXAMPLE.read_bytes())
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    references = ["--references", str(EXAMPLE)] if words[0] == "explain" else []
+    assert main([*words, *references, "--model", "nowhere"]) == 3
+    assert capsys.readouterr().err == (
+        "ideal: --model: expected ideal-tiny, a folder or a Hub name, got 'nowhere', which is no folder here and was "
+        "not found on the Hub\n"
+    )
+
+
+def test_a_file_that_is_nowhere_is_said_to_be_so(capsys):
+    assert main(["tables", "nowhere.json"]) == 3
+    assert capsys.readouterr().err == "ideal: expected a file or folder, got 'nowhere.json', which does not exist\n"
 
 
 def test_every_command_that_computes_has_a_device():

@@ -55,7 +55,7 @@ REFERENCES = ["references", "--normal", "good", "--abnormal", "bad", "--masks", 
 def test_from_folders_to_table_json_and_overlays(workshop, model_folder, capsys):
     assert main([*REFERENCES, "--types", "--false-alarm", "0.1"]) == 0
     printed = capsys.readouterr().out
-    assert "3 normal and 2 abnormal, defects marked, types ['dent', 'scratch']" in printed
+    assert "3 normal and 2 abnormal references, defects marked, types dent, scratch\n" in printed
     references = IdealReferences.load("nut.safetensors")
     assert f"threshold {references.calibration.threshold:.3g} for 10.0% false alarms" in printed
 
@@ -181,7 +181,7 @@ def refuse(**_):
 
 def test_a_folder_that_one_may_not_write_to_is_noticed_before_the_work(workshop, capsys, monkeypatch):
     monkeypatch.setattr("modeling_ideal.writing.places.TemporaryFile", refuse)  # root may write anywhere
-    monkeypatch.setattr("modeling_ideal.detection.detect.load_pipeline", lambda _: pytest.fail("looked too late"))
+    monkeypatch.setattr("modeling_ideal.detection.judging.load_pipeline", lambda _: pytest.fail("looked too late"))
     assert main(REFERENCES) == 3
     assert "--out: expected a folder that one may write to, got '.'" in capsys.readouterr().err
     assert main(["detect", "--references", "good/0.png", "good", "--out", "far/below"]) == 3

@@ -208,7 +208,7 @@ def test_a_folder_of_a_watch_that_vanishes_is_said(line, tmp_path, capsys, monke
 
     monkeypatch.setattr(watch, "png_bytes", vanish)
     assert main(jobs(line, tmp_path)["watch"]) == 3
-    assert "No such file or directory" in said_in_a_sentence(capsys)
+    assert "expected a file or folder, got" in said_in_a_sentence(capsys)
 
 
 def test_pictures_that_vanish_are_errors_and_the_others_are_judged(line, tmp_path):

@@ -81,7 +81,7 @@ def test_references_say_what_was_made_and_a_wrong_call_makes_nothing(workplace, 
     assert IdealReferences.load("made.safetensors").num_normal == 3
     code, out, error = finish(wrong)
     assert (code, out) == (3, "")
-    assert error.startswith("ideal: expected a folder of images, got 'nowhere'")
+    assert error.startswith("ideal: --abnormal: expected a folder of images, got 'nowhere'")
     assert error.count("\n") == 1
     assert not (workplace / "other.safetensors").exists()
 

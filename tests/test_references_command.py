@@ -81,7 +81,7 @@ def test_a_missed_defect_and_a_false_alarm_join_the_file(workshop, extend, capsy
     assert main([*extend, *new, "--false-alarm", "0.1"]) == 0
     found, expected = IdealReferences.load("nut.safetensors"), IdealReferences.load(workshop / "all.safetensors")
     printed = capsys.readouterr().out
-    assert "4 normal and 2 abnormal, defects marked, types ['dent', 'scratch']" in printed
+    assert "4 normal and 2 abnormal references, defects marked, types dent, scratch\n" in printed
     assert f"threshold {found.calibration.threshold:.3g} for 10.0% false alarms" in printed
     assert all(f"warning: {warning}" in printed for warning in found.warnings)
     assert found.types == expected.types == ["dent", "scratch"]
@@ -95,7 +95,7 @@ def test_in_a_process_to_another_file(workshop, extend):
     command = [sys.executable, "-m", "modeling_ideal", *extend, "--normal", "all/9.png", "--out", "more.safetensors"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("more.safetensors: IdealReferences(1 set(s) of 4 normal and 1 abnormal")
+    assert done.stdout.startswith("more.safetensors: 4 normal and 1 abnormal references")
     assert Path("nut.safetensors").read_bytes() == before
     assert IdealReferences.load("more.safetensors").calibration.false_alarm == 0.05
 
@@ -107,7 +107,7 @@ def test_in_a_process_to_another_file(workshop, extend):
         (["--extend", "no.safetensors", "--normal", "good"], "--extend: expected a file made by `ideal references`"),
         (["--extend", "good", "--normal", "good"], "--extend: expected a file made by `ideal references`, got 'good'"),
         (["--extend", "good/0.png", "--normal", "good"], "expected a safetensors file of IDEAL references"),
-        (["--normal", "nowhere.png"], "expected a folder of images, got 'nowhere.png'"),
+        (["--normal", "nowhere.png"], "--normal: expected a folder of images, got 'nowhere.png'"),
         (["--normal", "good", "--masks", "masks"], "--masks: expected --abnormal with them, got none"),
         (["--normal", "nut.safetensors"], "expected a readable image"),
         (
@@ -158,4 +158,4 @@ def test_a_person_is_told_what_the_wait_is_for_and_a_program_is_not(workshop, ex
     assert capsys.readouterr().err == ""
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main([*extend, *words]) == 0
-    assert capsys.readouterr().err == "encoding 1 picture(s), some seconds each ...\n"
+    assert capsys.readouterr().err == "encoding 1 picture, some seconds ...\n"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from modeling_ideal.detection.tables import as_text
 from modeling_ideal.report.histogram import draw_histogram, score_bins
 from modeling_ideal.report.page import Report, count_kinds
 from modeling_ideal.report.thumbnails import HighestPictures, make_thumbnails
@@ -64,6 +65,9 @@ def test_a_page_says_everything_and_needs_nothing_else(tmp_path):
     assert len(elements.of("rect")) == 2 + 5  # bars of the histogram, framed regions
     sources = [attributes["src"] for attributes in elements.of("img")]
     assert len(sources) == 2
+    assert [attributes["alt"] for attributes in elements.of("img")] == ["high.png", "heat map of high.png"]
+    assert "expected a readable image" in elements.texts  # without the name, which stands above
+    assert as_text(entries).splitlines()[2].split() == ["cut.png", "expected", "a", "readable", "image"]
     assert all(source.startswith("data:image/jpeg;base64,") for source in sources)
     assert not [name for name, _ in elements.elements if name in ("script", "link", "iframe")]
     assert not re.search(r"(?:src|href|url)\s*[=(]\s*[\"']?(?:https?:)?//", text)

@@ -87,7 +87,7 @@ def test_pictures_and_videos_together(at_line, opencv, capsys):  # noqa: F811
 
 
 def test_wrong_use_is_said_before_anything_is_loaded(at_line, opencv, monkeypatch, capsys):  # noqa: F811
-    monkeypatch.setattr("modeling_ideal.detection.detect.load_pipeline", lambda _: pytest.fail("looked too late"))
+    monkeypatch.setattr("modeling_ideal.detection.judging.load_pipeline", lambda _: pytest.fail("looked too late"))
     assert main([*DETECT, "none.mp4"]) == 3
     assert "IMAGES: expected a video file, got 'none.mp4'" in capsys.readouterr().err
     assert main([*DETECT, "camera:0", "--every", "0"]) == 3

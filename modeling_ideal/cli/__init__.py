@@ -5,6 +5,7 @@ Heavy imports happen only when a command runs, so that `ideal --help` is fast.
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -17,6 +18,7 @@ from .arguments import INTERRUPTED, NOBODY_LISTENS, WRONG_USE, stop_talking
 GROUPS = (demo, app, detect, watch, explain, data, train, evaluate, hub)  # in the order of `ideal --help`
 # Errors of torch and safetensors about memory and damaged files, by name: importing them here would take seconds.
 _FROM_LIBRARIES = ("OutOfMemoryError", "SafetensorError")
+_HUB = "huggingface.co"  # in what transformers says of a name that it looked for there
 
 
 class _Parser(argparse.ArgumentParser):
@@ -84,15 +86,31 @@ def _run(parsed: argparse.Namespace) -> int:
     except Exception as error:
         if debug:
             raise
-        print(f"ideal: {_message(error, getattr(parsed, 'extra', None))}", file=sys.stderr)
+        print(f"ideal: {_message(error, parsed)}", file=sys.stderr)
         return WRONG_USE
 
 
-def _message(error: Exception, extra: str | None) -> str:
+def _message(error: Exception, parsed: argparse.Namespace) -> str:
     """What to tell the user of an error, on one line."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text, extra = " ".join(str(error).split()) or type(error).__name__, getattr(parsed, "extra", None)
+    if isinstance(error, FileNotFoundError) and error.filename and error.strerror:
+        return f"expected a file or folder, got {os.fsdecode(error.filename)!r}, which does not exist"
+    if isinstance(error, OSError) and _HUB in text and (missing := _not_found(parsed)):
+        return missing
     if isinstance(error, ModuleNotFoundError) and extra and not (error.name or "").startswith("modeling_ideal"):
         return f"{error.name} is not installed: pip install 'modeling-ideal[{extra}]'"
     if isinstance(error, (ValueError, OSError, MemoryError)) or type(error).__name__ in _FROM_LIBRARIES:
         return text
     return f"a fault of this program, {type(error).__name__}: {text}; --debug shows where"
+
+
+def _not_found(parsed: argparse.Namespace) -> str:
+    """Which model or backbone is neither a folder nor on the Hub; empty if all are folders."""
+    for option, kinds in (("model", "ideal-tiny, a folder or a Hub name"), ("backbone", "a folder or a Hub name")):
+        given = getattr(parsed, option, None) or []
+        for name in [given] if isinstance(given, str) else given:
+            if not os.path.isdir(name):
+                return (
+                    f"--{option}: expected {kinds}, got {name!r}, which is no folder here and was not found on the Hub"
+                )
+    return ""

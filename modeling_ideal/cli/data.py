@@ -3,12 +3,12 @@
 import argparse
 import json
 
-from .arguments import add_layout, say
+from .arguments import add_layout, examples, say
 
 
 def add_commands(commands: argparse._SubParsersAction) -> None:
     """Add the command to the parser of `ideal`."""
-    data = commands.add_parser("data", help="work with data folders")
+    data = commands.add_parser("data", help="work with data folders", **examples("ideal data check my_parts/"))
     actions = data.add_subparsers(metavar="ACTION", required=True)
     check = actions.add_parser(
         "check",
@@ -16,6 +16,12 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
         description="Counts the images of each category, split and type, and reports masks that are missing, empty or "
         "of the wrong size, unreadable files, images that are in both train and test, and images of an unusual size. "
         "Exit code 0: no problems; 1: problems found; 3: the folder cannot be checked.",
+        **examples(
+            """
+ideal data check my_parts/
+ideal data check path/to/mpdd --layout mpdd --json > report.json
+            """
+        ),
     )
     check.add_argument("folder", metavar="DIR", help="the folder of a data set, or your own images")
     add_layout(check, "the folder")

@@ -3,7 +3,7 @@
 import argparse
 
 from .. import model_folder
-from .arguments import add_device, add_layout, add_stage, say
+from .arguments import add_device, add_layout, add_stage, examples, say
 
 
 def add_commands(commands: argparse._SubParsersAction) -> None:
@@ -20,6 +20,13 @@ def _add_evaluate(commands: argparse._SubParsersAction) -> None:
         description="Draws one fixed reference set for every category, set-up and seed, and writes image and pixel "
         "metrics, in percent, to results.json, with tables.md and references.json beside it. The same command resumes "
         "a run that was stopped. Under `accelerate launch -m modeling_ideal evaluate ...` processes share the work.",
+        **examples(
+            """
+ideal evaluate --model ideal-tiny --target my_parts/ --out results --pictures
+ideal evaluate --model trained/model --target path/to/mpdd --setups N1A1 N4A1 --seeds 0 1 2 --out results/mpdd
+ideal evaluate --backbone facebook/dinov2-small --target path/to/mpdd --methods all --out results/baselines
+            """
+        ),
     )
     source = evaluate.add_mutually_exclusive_group(required=True)
     source.add_argument(
@@ -99,6 +106,7 @@ def _add_tables(commands: argparse._SubParsersAction) -> None:
         description="Makes the tables that `ideal evaluate` writes, from one or more results.json: General, Hard, "
         "ablation, NVE as a plug-in, all metrics, and each category. Results on the same target must share the "
         "encoder, the seeds and the smoothing. Needs no model.",
+        **examples("ideal tables results/mpdd/results.json results/visa/results.json --out tables.md"),
     )
     tables.add_argument("results", nargs="+", metavar="RESULTS.json")
     tables.add_argument("--out", metavar="FILE.md", help="file to write (default: print the tables)")
@@ -117,6 +125,12 @@ def _add_cost(commands: argparse._SubParsersAction) -> None:
         help="measure what a model costs: parameters, FLOPs, frames per second, memory",
         description="Scores one query at a time, with references that are encoded once and with references that are "
         "encoded again for every query, and prints a Markdown table with the paper's figures.",
+        **examples(
+            """
+ideal cost --model ideal-tiny
+ideal cost --backbone facebook/dinov2-small --setups N1A1 --json > cost.json
+            """
+        ),
     )
     source = cost.add_mutually_exclusive_group(required=True)
     source.add_argument(

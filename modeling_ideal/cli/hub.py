@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import model_folder
-from .arguments import add_stage, say
+from .arguments import add_stage, examples, say
 
 
 def add_commands(commands: argparse._SubParsersAction) -> None:
@@ -25,6 +25,7 @@ def _add_build(commands: argparse._SubParsersAction) -> None:
         description="Writes source files, configuration, processor, weights, the model card with measured results, "
         "and the endpoint handler. The folder is then loaded in a new process without this package, and kept only if "
         "its scores agree with those of the source to 1e-5.",
+        **examples("ideal build --model trained/model --results results/mpdd/results.json --out repository"),
     )
     build.add_argument(
         "--model", type=model_folder, required=True, metavar="FOLDER", help="an IDEAL model with its processor"
@@ -53,6 +54,12 @@ def _add_push(commands: argparse._SubParsersAction) -> None:
         description="Refuses a git tree with uncommitted changes, a folder that was built from another version or has "
         "changed since, a card with invalid metadata, and a folder that does not load or score as the source does. "
         "The same command resumes an interrupted push.",
+        **examples(
+            """
+ideal push --folder repository --repo org/name --dry-run
+ideal push --folder repository --repo org/name --commit --tag v0.1.0
+            """
+        ),
     )
     push.add_argument("--folder", required=True, metavar="DIR", help="made by `ideal build`")
     push.add_argument("--repo", required=True, metavar="ORG/NAME", help="created if it does not exist")
@@ -72,6 +79,7 @@ def _add_export(commands: argparse._SubParsersAction) -> None:
         description="The file takes batches of any number of images of the model's size. The rest of the model "
         "stays in torch: `model.backbone = OnnxBackbone(FILE)`, from modeling_ideal.onnx_backbone. `ideal evaluate "
         "--onnx FILE` measures the loss in accuracy with int8. Needs pip install 'modeling-ideal[export]'.",
+        **examples("ideal export --model ideal-tiny --int8 --out backbone.onnx"),
     )
     source = export.add_mutually_exclusive_group(required=True)
     source.add_argument("--model", type=model_folder, metavar="FOLDER", help="an IDEAL model: a folder or a Hub name")

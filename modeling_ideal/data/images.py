@@ -23,6 +23,7 @@ _OTHER_IMAGES = (
 )
 _ORIENTATION = 0x0112
 _SIDEWAYS = (5, 6, 7, 8)  # EXIF orientations that swap width and height
+_QUICK = {"compress_level": 1, "compress_type": 3}  # runs alone: a quarter of the time, photographs 3 % larger
 _PLAIN_MODES = ("1", "L", "LA", "P", "RGB", "RGBA")
 
 
@@ -87,7 +88,7 @@ def read_masks(paths: Sequence[str | Path], size: tuple[int, int]) -> np.ndarray
 def png_bytes(image: Image.Image) -> bytes:
     """Encode a picture as the bytes of a PNG file."""
     buffer = BytesIO()
-    image.save(buffer, format="PNG")
+    image.save(buffer, format="PNG", **_QUICK)
     return buffer.getvalue()
 
 

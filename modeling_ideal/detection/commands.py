@@ -38,13 +38,17 @@ def announce(given: Pictures) -> None:
     """Tell a person, not a program, what the wait is for."""
     if sys.stderr.isatty():
         count = len(given.normal or ()) + len(given.abnormal or ())
-        print(f"encoding {count} picture(s), some seconds each ...", file=sys.stderr, flush=True)
+        pictures = "1 picture, some seconds" if count == 1 else f"{count} pictures, some seconds each"
+        print(f"encoding {pictures} ...", file=sys.stderr, flush=True)
 
 
 def save_references(references: IdealReferences, out: Path) -> str:
     """Write a references file, and return a summary with any warnings."""
     references.save(out)
-    lines, calibration = [f"{out}: {references}"], references.calibration
+    marks = {"given": ", defects marked", "estimated": ", defects found by the model", "none": ""}
+    counts = f"{references.num_normal} normal and {references.num_abnormal} abnormal references"
+    types = f", types {', '.join(sorted(set(references.types)))}" if references.types else ""
+    lines, calibration = [f"{out}: {counts}{marks[references.mask_source]}{types}"], references.calibration
     if calibration is not None:
         lines.append(f"threshold {calibration.threshold:.3g} for {calibration.false_alarm:.1%} false alarms")
     return "\n".join([*lines, *(f"warning: {warning}" for warning in references.warnings)])

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..data.folder import list_folder
+from ..data.folder import check_source, list_folder
 from ..data.images import is_image_file, skipped_images
 from ..writing.places import list_name
 
@@ -116,7 +116,7 @@ def images_below(folder: str | None, name: str) -> list[Path]:
     """
     if folder is None:
         return []
-    listing = list_folder(folder)
+    listing = list_folder(check_source(folder, name))
     files = [listing.root / file for file in listing.files if is_image_file(file)]
     skipped = skipped_images(listing.files)
     if not files:

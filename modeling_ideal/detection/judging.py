@@ -1,5 +1,6 @@
 """Judge pictures one after another, so that no picture can take the others down with it."""
 
+import argparse
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -8,6 +9,9 @@ from torch.utils.data import Dataset
 
 from ..image_inputs import ImageInput
 from ..pipeline_ideal import AnomalyDetectionPipeline
+from ..references import IdealReferences
+from .commands import load_pipeline, set_references
+from .drift import DriftWatch
 
 _PLACE = re.compile(r"^images?(\[\d+\])?: (\d+ bytes: )?")  # what the pipeline calls a picture in its errors
 
@@ -87,3 +91,18 @@ def _named(result: dict[str, Any], name: str) -> dict[str, Any]:
         return result
     message = _PLACE.sub("", result["error"])
     return {"error": message if message.startswith(name) else f"{name}: {message}"}
+
+
+def load_judge(arguments: argparse.Namespace) -> tuple[Judge, dict[str, Any], DriftWatch]:
+    """Load references and model; returns the judge, what results say of them, and what notices drift."""
+    loaded = IdealReferences.load(arguments.references)  # before the model: a damaged file is noticed at once
+    pipe = load_pipeline(arguments)
+    references = set_references(pipe, references=loaded)
+    beware = references.warnings if arguments.threshold is None else []  # they are about the other threshold
+    options = {name: getattr(arguments, name) for name in ("threshold", "smoothing", "batch_size", "num_workers")}
+    facts = {
+        "model": str(pipe.model.name_or_path),
+        "references": str(arguments.references),
+        "warnings": beware,
+    }
+    return Judge(pipe, debug=getattr(arguments, "debug", False), **options), facts, DriftWatch(references)

@@ -85,16 +85,18 @@ class Results:
         self.entries = read_log(self.folder.path / LOG)
         self.write(complete=False)
 
-    def finish(self) -> str:
-        """Write all files for the last time; returns what was done, in a line."""
+    def finish(self, judged_before: bool = False) -> str:
+        """Write all files for the last time; returns what was done, in a line, with the rate if it was done here."""
         self.write(complete=True)
         self._log.close()
         self.folder.finish()
         counts = self.counts()
         rate = len(self.entries) / max(time.monotonic() - self._started, 1e-9)
+        speed = "" if judged_before else f"; {rate:.1f} pictures a second"
+        pictures = "1 picture" if len(self.entries) == 1 else f"{len(self.entries)} pictures"
         return (
-            f"{len(self.entries)} pictures: {counts[ANOMALOUS]} anomalous, {counts[NORMAL]} normal, {counts[ERROR]} "
-            f"not judged; {rate:.1f} pictures a second. Open {self.folder.path / PAGE}"
+            f"{pictures}: {counts[ANOMALOUS]} anomalous, {counts[NORMAL]} normal, {counts[ERROR]} not judged{speed}. "
+            f"Open {self.folder.path / PAGE}"
         )
 
     def as_json(self) -> str:

@@ -5,7 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..report.page import printable
+from ..report.page import printable, reason
 from ..writing.tables import text_table
 
 COLUMNS = ("image", "label", "type", "score", "threshold", "confidence", "regions", "box", "overlay", "error")
@@ -22,7 +22,7 @@ def as_text(entries: Sequence[Entry]) -> str:
     rows = []
     for entry in entries:
         row = [entry["image"], *(_shown(name, entry.get(name)) for name in columns)]
-        row = [*row, entry["error"]] if "error" in entry else row
+        row = [*row, reason(entry)] if "error" in entry else row
         rows.append([printable(cell) for cell in row])
     return text_table(["image", *columns], rows, words)
 

@@ -17,9 +17,10 @@ from ..image_inputs import ImageInput
 from ..report.page import count_kinds, kind_of, printable
 from ..writing.files import write_atomically
 from .arrivals import Arrival, Arrivals, known_pictures
-from .detect import check_arguments, load_judge
+from .detect import check_arguments
 from .drift import DriftWatch
 from .files import LONGEST_STEM, OVERLAYS
+from .judging import load_judge
 from .log import ResultsLog, read_log
 from .results import LOG
 from .watch_folder import WatchFolder, WatchPage

@@ -104,7 +104,7 @@ class Report:
         kind = kind_of(entry)
         name = f'<div class="name">{self._link(self.pictures / entry["image"], escaped(entry["image"]))}</div>'
         if kind == ERROR:
-            text = f'<div class="error-text">{escaped(entry["error"])}</div>'
+            text = f'<div class="error-text">{escaped(reason(entry))}</div>'
             return f'<article class="card error">{name}<div class="verdict error">not judged</div>{text}</article>'
         thumbnails = self.thumbnails.get(entry.get("overlay", ""))
         words = [entry["label"], *([entry["type"]] if entry.get("type") else [])]
@@ -149,6 +149,11 @@ def count_kinds(entries: Sequence[Entry]) -> dict[str, int]:
     return counts
 
 
+def reason(entry: Entry) -> str:
+    """Why a picture could not be judged, without its name, which stands beside."""
+    return entry["error"].removeprefix(f"{entry['image']}: ")
+
+
 def printable(text: str) -> str:
     """Text on one line: line breaks, other control characters and bytes that are no text are escaped."""
     return "".join(
@@ -169,14 +174,17 @@ def _counts(counts: Mapping[str, int]) -> str:
     return f'<nav aria-label="Show only">{"".join(links)}</nav>'
 
 
-def _image(address: str | None, size: tuple[int, int], kind: str = "") -> str:
+def _image(address: str | None, size: tuple[int, int], kind: str = "", words: str = "") -> str:
     width, height = size
-    return f'<img class="{kind}" src="{address}" width="{width}" height="{height}" alt="{kind}" loading="lazy">'
+    shown = f'width="{width}" height="{height}" alt="{escaped(words)}"'
+    return f'<img class="{kind}" src="{address}" {shown} loading="lazy">'
 
 
 def _pair(entry: Entry, thumbnails: Thumbnails) -> str:
     """The picture under its overlay, which is hidden while one hovers over it, or after a click or tap."""
-    images = [_image(address, thumbnails.size, kind) for kind, address in thumbnails.addresses()]
+    name = str(entry["image"])
+    words = {"original": name, "overlay": f"heat map of {name}"}
+    images = [_image(address, thumbnails.size, kind, words[kind]) for kind, address in thumbnails.addresses()]
     width, height = thumbnails.size
     boxes = [region["box"] for region in entry.get("regions", ())[:MOST_REGIONS]]
     frames = [f'<rect x="{x0}" y="{y0}" width="{x1 - x0}" height="{y1 - y0}"/>' for x0, y0, x1, y1 in boxes]
