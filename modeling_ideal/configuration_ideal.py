@@ -49,6 +49,7 @@ TRAINING_FREE: dict[str, Any] = {
         "level": -2.287,
         "level_weight": 0.5,
         "alone": 1.38,
+        "without_normal": 0.49,
     },
 }
 

@@ -85,6 +85,8 @@ class ReferenceScores:
             return None
         usual = self._normal_scores(LEVEL_FRACTION)
         level = self.diversity * geometric_mean(scores) / geometric_mean(usual)
+        if not len(self.normal):
+            return level * math.exp(prior.without_normal)
         return level if len(self.abnormal) else level * math.exp(prior.alone)
 
     def typical_scores(self) -> list[float]:

@@ -17,6 +17,11 @@ def reference_warnings(references: Any) -> list[str]:
         found.append(f"{reason}: images are judged by the default threshold of 0.5, which fits no product")
     elif references.calibration.warning:
         found.append(references.calibration.warning)
+    if references.calibration is not None and not references.num_normal:
+        found.append(
+            "there is no normal reference: what surrounds the marked defects stands for it, and good parts that look "
+            "otherwise will be called anomalous, so add a photograph of a good part"
+        )
     pictures = 0 if references.scores is None or not references.scores.several_tiles else references.scores.num_normal
     if 0 < pictures < FEW_TILED_PICTURES:
         found.append(

@@ -37,6 +37,8 @@ class ScorePrior:
             if it is not known. With it a single reference needs no altered copies.
         level_weight: the number of references that the level is worth.
         alone: how much higher the level is without abnormal references.
+        without_normal: how much higher the level is without normal references, when the normal patches are those
+            around the marked defects.
     """
 
     spread: float = 0.142
@@ -47,6 +49,7 @@ class ScorePrior:
     level: float | None = None
     level_weight: float = 1.0
     alone: float = 0.0
+    without_normal: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():

@@ -116,13 +116,18 @@ def test_a_calibration_knows_the_diversity_of_good_patches(model, pictures, tmp_
 
 def test_the_level_follows_the_image_score(model, pictures):
     """Diversity is compared with scores of another top fraction as with those that its level was found with."""
-    model.config.score_prior, model.config.top_fraction = {"level": -2.0, "alone": 0.5}, LEVEL_FRACTION
+    model.config.score_prior = {"level": -2.0, "alone": 0.5, "without_normal": 0.7}
+    model.config.top_fraction = LEVEL_FRACTION
     references = encode_calibrated(model, *pictures)
     usual, other = references.calibrated_for(LEVEL_FRACTION), references.calibrated_for(0.5)
     ratio = np.mean(np.log(other.normal_scores)) - np.mean(np.log(usual.normal_scores))
     assert np.log(other.diversity / usual.diversity) == pytest.approx(ratio, abs=1e-5)
     alone = calibrate(model, pictures[0])
     assert np.log(alone.diversity / usual.diversity) == pytest.approx(0.5, abs=1e-5)
+    without_normal = calibrate(model, None, *pictures[1:])
+    model.config.score_prior = {"level": -2.0, "alone": 0.5}
+    same_level = calibrate(model, None, *pictures[1:])
+    assert np.log(without_normal.diversity / same_level.diversity) == pytest.approx(0.7, abs=1e-5)
 
 
 @pytest.mark.parametrize("count", [1, 2])

@@ -275,6 +275,9 @@ def test_what_to_warn_of_goes_with_the_file(tmp_path):
             model.encode_references(None, random_images(1))
         ),
         "the references are not calibrated: .* default threshold of 0.5": model.encode_references(random_images(1)),
+        "there is no normal reference: what surrounds the marked defects stands for it": (
+            encode_calibrated(model, None, random_images(2), random_masks(2))
+        ),
         "of an earlier release": replace(
             encode_calibrated(model, None, random_images(1), random_masks(1)), file_format="ideal-references-1"
         ),
