@@ -73,7 +73,7 @@ def select_anomalous_patches(
         normals = abnormal[~mask]
         if not len(normals):
             raise ValueError(
-                "masks: expected some patch outside them to serve as normal without normal_refs, "
+                "masks: expected some patch outside them to serve as normal without normal references, "
                 f"got masks over all {mask.numel()} patches"
             )
     _, height, width, channels = abnormal.shape

@@ -87,7 +87,7 @@ def load_image(image: ImageInput, name: str) -> np.ndarray:
         name: what to call the image in error messages.
     """
     if is_encoded(image):
-        image = open_image(image, name, one_frame=True)
+        return _from_pil(open_image(image, name, one_frame=True), named(image, name))
     if isinstance(image, Image.Image):
         return _from_pil(image, name)
     if isinstance(image, torch.Tensor):
@@ -118,9 +118,7 @@ def open_image(image: EncodedImage, name: str | None = None, *, one_frame: bool 
     except Exception as error:  # Pillow's plug-ins raise OSError, SyntaxError, ValueError, struct.error, ...
         raise unreadable(file, error, name) from error
     if several:
-        raise ValueError(
-            f"{_place(file, name)}: expected an image of one frame, got a {turned.format} file of several"
-        )
+        raise ValueError(f"{named(file, name)}: expected an image of one frame, got a {turned.format} file of several")
     return turned
 
 
@@ -164,7 +162,7 @@ def upright(image: Image.Image) -> Image.Image:
 
 def unreadable(file: ImageFile, error: Exception, name: str | None = None) -> ValueError:
     """Make the error for a file that cannot be read as an image."""
-    return ValueError(f"{_place(file, name)}: expected a readable image, got {_reason(error)}")
+    return ValueError(f"{named(file, name)}: expected a readable image, got {_reason(error)}")
 
 
 def _reason(error: Exception) -> str:
@@ -174,10 +172,11 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error!s:.{LONGEST_TEXT}}"
 
 
-def _place(file: ImageFile, name: str | None) -> str:
-    """What to call a file in error messages."""
-    what = f"{file!s:.{LONGEST_TEXT}}" if isinstance(file, (str, os.PathLike)) else f"{len(file)} bytes"
-    return f"{name}: {what}" if name else what
+def named(image: object, name: str | None) -> str:
+    """What to call an image or a mask in error messages: its name, and the path or the size of a file."""
+    size = f"{len(image)} bytes" if isinstance(image, (bytes, bytearray, memoryview)) else ""
+    what = f"{image!s:.{LONGEST_TEXT}}" if isinstance(image, (str, os.PathLike)) else size
+    return ": ".join(part for part in (name, what) if part)
 
 
 def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -20,6 +20,7 @@ from .image_inputs import (
     channels_last,
     is_encoded,
     is_single_image,
+    named,
     open_image,
     read_image,
     tensor_values,
@@ -44,7 +45,7 @@ def load_mask(mask: MaskInput, size: tuple[int, int], name: str) -> np.ndarray:
     array = load_area(mask, size, name)
     if not array.any():
         raise ValueError(
-            f"{name}: expected at least one anomalous (non-zero) pixel, got none among {array.size}; "
+            f"{named(mask, name)}: expected at least one anomalous (non-zero) pixel, got none among {array.size}; "
             "without masks the model finds the defects itself"
         )
     return array
@@ -62,7 +63,8 @@ def load_area(mask: MaskInput, size: tuple[int, int], name: str) -> np.ndarray:
         return _draw(mask, size, name)
     array = _read_marks(mask, name)
     if array.shape != size:
-        raise ValueError(f"{name}: expected a mask of its image's height and width {size}, got {array.shape}")
+        expected = f"a mask of its image's height and width {size}"
+        raise ValueError(f"{named(mask, name)}: expected {expected}, got {array.shape}")
     return array
 
 
@@ -112,7 +114,7 @@ def patch_masks(masks: Tensor, patch_size: tuple[int, int]) -> Tensor:
 def _read_marks(mask: Any, name: str) -> np.ndarray:
     """Read what a mask in any image form marks: bool (H, W)."""
     if is_encoded(mask):
-        return marked_pixels(open_image(mask, name), name)
+        return marked_pixels(open_image(mask, name), named(mask, name))
     if isinstance(mask, Image.Image):
         return marked_pixels(read_image(mask, name), name)
     array = tensor_values(mask, name) if isinstance(mask, torch.Tensor) else mask

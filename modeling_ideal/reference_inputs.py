@@ -18,7 +18,7 @@ from .references import IdealReferences, processing_of
 from .tiling import TiledDetector
 
 PICTURES_AT_ONCE = 64  # normal ones, whose pixels are in memory together
-_PLACE = re.compile(r"^normal_refs\[(\d+)\]")
+_PLACE = re.compile(r"^(normal|abnormal)_refs(?:\[(\d+)\])?")  # how the processor begins a message
 
 
 def check_names(given: Iterable[str], known: Sequence[str]) -> None:
@@ -124,18 +124,20 @@ class ReferenceInputs:
                 start += PICTURES_AT_ONCE
             images = {**images, "normal_refs": normal[start:] if start else images["normal_refs"]}
             return read_pictures(model, **processor(**images), false_alarm=self.false_alarm, known=known)
-        except ValueError as error:  # the place is that in the part
-            message = _PLACE.sub(lambda found: f"normal_refs[{int(found[1]) + start}]", str(error))
-            raise ValueError(message) from error
+        except ValueError as error:
+            raise ValueError(_PLACE.sub(lambda found: _as_given(found[1], found[2], start), str(error))) from error
 
     def _listed(self) -> tuple[dict[str, Any], list[str]]:
         """The images and masks in lists, by their names in the processor, and the types; all checked."""
         normal, abnormal = _reference_images(self.normal, "normal"), _reference_images(self.abnormal, "abnormal")
         masks = self.masks
-        if masks is not None and abnormal is not None:
-            masks = [
-                file_content(mask, f"masks[{index}]") for index, mask in enumerate(mask_list(masks, len(abnormal)))
-            ]
+        if masks is not None:
+            if abnormal is None:
+                raise ValueError("masks: expected abnormal images with them, got none")
+            listed = mask_list(masks, len(abnormal))
+            if len(listed) != len(abnormal):
+                raise ValueError(f"masks: expected one for each of {len(abnormal)} abnormal images, got {len(listed)}")
+            masks = [file_content(mask, f"masks[{index}]") for index, mask in enumerate(listed)]
         types = [self.types] if isinstance(self.types, str) else list(() if self.types is None else self.types)
         if not all(isinstance(name, str) for name in types):
             raise ValueError(f"types: expected names, got {types}")
@@ -182,6 +184,11 @@ def _reference_images(images: Any, name: str) -> list | None:
         if not is_single_image(image):
             raise ValueError(f"{name}[{index}]: expected an image, got {type(image).__name__}")
     return listed
+
+
+def _as_given(kind: str, place: str | None, start: int) -> str:
+    """What the user calls images, or one of them, whose place was counted from `start` if they are normal."""
+    return kind if place is None else f"{kind}[{int(place) + start * (kind == 'normal')}]"
 
 
 def _content(image: Any, name: str) -> Any:

@@ -171,7 +171,7 @@ REFUSED = {
     "a mask without a picture": (
         good(1),
         good(2) | {"masks": [BOX]},
-        "masks: expected abnormal_refs with them, got none",
+        "masks: expected abnormal images with them, got none",
     ),
     "a mask too few": (
         good(1) | bad(1),

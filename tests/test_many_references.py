@@ -57,7 +57,7 @@ def test_the_place_of_a_bad_picture_is_that_in_the_whole(pipe, monkeypatch):
     monkeypatch.setattr(reference_inputs, "PICTURES_AT_ONCE", 4)
     for place in (2, 6, 8):
         pictures = [*MANY[:place], np.full((4, 4), np.nan), *MANY[place + 1 :]]
-        with pytest.raises(ValueError, match=rf"^normal_refs\[{place}\]: expected finite values"):
+        with pytest.raises(ValueError, match=rf"^normal\[{place}\]: expected finite values"):
             pipe.encode_references(normal=pictures)
 
 

@@ -148,7 +148,9 @@ def test_a_mask_file_marks_the_same_for_every_reader(picture, tmp_path, case):
         if expected.any():
             np.testing.assert_array_equal(mask_of(unresized(), picture, mask), expected)
         else:
-            with pytest.raises(ValueError, match=r"masks\[0\]: expected at least one anomalous \(non-zero\) pixel"):
+            with pytest.raises(
+                ValueError, match=r"masks\[0\]: (.*: )?expected at least one anomalous \(non-zero\) pixel"
+            ):
                 mask_of(unresized(), picture, mask)
 
 
@@ -177,7 +179,7 @@ def test_a_mask_of_several_frames_is_refused(picture, tmp_path, name):
     with pytest.raises(ValueError, match=message):
         read_masks([path], (40, 30))
     for mask in (path, Image.open(path), path.read_bytes(), upright(Image.open(path))):
-        with pytest.raises(ValueError, match=r"masks\[0\]: " + message):
+        with pytest.raises(ValueError, match=r"masks\[0\]: (.*: )?" + message):
             mask_of(unresized(), picture, mask)
     frames[0].save(path, save_all=True)
     np.testing.assert_array_equal(mask_of(unresized(), picture, path), SHAPE)
@@ -189,7 +191,7 @@ def test_a_mask_file_with_nan_is_refused(picture, tmp_path):
     Image.fromarray(values).save(tmp_path / "nan.tif")
     with pytest.raises(ValueError, match=r"nan\.tif: expected finite values, got NaN or infinity"):
         read_masks([tmp_path / "nan.tif"], (40, 30))
-    with pytest.raises(ValueError, match=r"masks\[0\]: expected finite values, got NaN or infinity"):
+    with pytest.raises(ValueError, match=r"masks\[0\]: .*: expected finite values, got NaN or infinity"):
         mask_of(unresized(), picture, tmp_path / "nan.tif")
 
 

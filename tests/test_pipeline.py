@@ -214,12 +214,12 @@ def test_references_with_the_call_set_once_from_a_file_or_with_the_pipeline(pipe
 
 
 BAD_CALLS = {
-    "masks alone": ({"masks": [(0, 0, 4, 4)]}, "masks: expected abnormal_refs with them, got none"),
+    "masks alone": ({"masks": [(0, 0, 4, 4)]}, "masks: expected abnormal images with them, got none"),
     "types alone": (
         {"normal": [photograph(1)], "types": ["dent"]},
         r"types: expected one for each of 0 abnormal references, got \['dent'\]",
     ),
-    "no images": ({"normal": []}, "normal_refs: expected at least one image, got an empty list"),
+    "no images": ({"normal": []}, "normal: expected at least one image, got an empty list"),
     "both": (
         {"references": "file.safetensors", "normal": [photograph(1)]},
         "expected references, or images to encode, got both: references, normal",

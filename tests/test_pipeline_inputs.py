@@ -203,7 +203,7 @@ def test_unknown_arguments_elsewhere(pipe):
 BAD_REFERENCES = {
     "two masks": (
         {"masks": [np.ones((30, 40))] * 2},
-        "masks: expected one for each of 1 entries of abnormal_refs, got 2",
+        "masks: expected one for each of 1 abnormal images, got 2",
     ),
     "two mask files": ({"masks": ["1.png", "2.png"]}, "masks: expected one for each of 1 .*, got 2"),
     "types of another kind": ({"types": [3]}, r"types: expected names, got \[3\]"),

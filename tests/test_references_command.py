@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from transformers.utils import logging as transformers_logging
 
 from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealReferences
 from modeling_ideal.cli import main
@@ -109,17 +110,17 @@ def test_in_a_process_to_another_file(workshop, extend):
         (["--extend", "good/0.png", "--normal", "good"], "expected a safetensors file of IDEAL references"),
         (["--normal", "nowhere.png"], "--normal: expected a folder of images, got 'nowhere.png'"),
         (["--normal", "good", "--masks", "masks"], "--masks: expected --abnormal with them, got none"),
-        (["--normal", "nut.safetensors"], "expected a readable image"),
+        (["--normal", "nut.safetensors"], "--normal: nut.safetensors: expected a readable image"),
         (
             ["--abnormal", "bad", "--masks", "masks/dent/0_mask.png"],
             "--masks: expected a folder for 2 abnormal images",
         ),
-        (["--abnormal", "bad/scratch/1.png"], "types: expected the type of each new abnormal image"),
-        (["--abnormal", "bad/scratch/1.png", "--types"], "masks: expected one for each new abnormal picture"),
+        (["--abnormal", "bad/scratch/1.png"], "--types: expected the type of each new abnormal image"),
+        (["--abnormal", "bad/scratch/1.png", "--types"], "--masks: expected one for each new abnormal picture"),
         (["--abnormal", "good/2.png", "--masks", "masks"], "--masks: expected in 'masks' one mask"),
         (["--normal", "good", "--tiling"], "--tiling: expected it when the references are first encoded"),
         (["--normal", "good", "--out", "good/0.png"], "--out: expected a new file or a references file to replace"),
-        (["--normal", "good", "--false-alarm", "0.7"], "false_alarm: expected a number >= 0, below 0.5, got 0.7"),
+        (["--normal", "good", "--false-alarm", "0.7"], "--false-alarm: expected a number >= 0, below 0.5, got 0.7"),
         (["--normal", "good", "--model", "ideal-tiny"], "expected a set encoded by this model"),
         (["--extend", str(EXAMPLE), "--normal", "good", "--out", "a"], "expected a set encoded by this model"),
     ],
@@ -159,3 +160,49 @@ def test_a_person_is_told_what_the_wait_is_for_and_a_program_is_not(workshop, ex
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert main([*extend, *words]) == 0
     assert capsys.readouterr().err == "encoding 1 picture, some seconds ...\n"
+
+
+@pytest.fixture
+def faulty(workshop):
+    """Folders with the second picture or mask at fault, beside those of the workshop."""
+    for folder in ("text", "deep", "blank", "small"):
+        save(Path(folder) / "0.png", photograph(10))
+    Path("text/1.png").write_text("no picture")
+    Image.fromarray(np.full((30, 40), 1000.0, np.float32)).save("deep/1.tif")
+    save(Path("pair/0.png"), photograph(10))
+    save(Path("pair/1.png"), photograph(11))
+    save(Path("blank/1.png"), np.zeros((30, 40), np.uint8))
+    save(Path("small/1.png"), np.ones((10, 10), np.uint8))
+
+
+@pytest.mark.parametrize("tiling", [[], ["--tiling"]], ids=["whole", "tiled"])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--normal", "text"], "--normal: text/1.png: expected a readable image"),
+        (["--normal", "deep"], "--normal: deep/1.tif: expected float values in 0..1 or 0..255"),
+        (["--normal", "good", "--abnormal", "text"], "--abnormal: text/1.png: expected a readable image"),
+        (
+            ["--normal", "good", "--abnormal", "pair", "--masks", "blank"],
+            "--masks: blank/1.png: expected at least one",
+        ),
+        (["--normal", "good", "--abnormal", "pair", "--masks", "small"], "--masks: small/1.png: expected a mask of"),
+        (["--normal", "good", "--abnormal", "pair", "--masks", "text"], "--masks: text/1.png: expected a readable"),
+        (["--abnormal", "pair", "--false-alarm", "0.1"], "--false-alarm: expected --normal, or --masks"),
+        (["--normal", "good", "--false-alarm", "0.7"], "--false-alarm: expected a number"),
+    ],
+)
+def test_an_error_names_the_option_and_the_file(faulty, model_folder, capsys, arguments, message, tiling):
+    made_by = ["--model", str(model_folder), "--device", "cpu", "--out", "new.safetensors"]
+    assert main(["references", *arguments, *tiling, *made_by]) == 3
+    assert capsys.readouterr().err.splitlines()[-1].startswith(f"ideal: {message}")
+    assert not Path("new.safetensors").exists()
+
+
+@pytest.mark.parametrize("model", ["ideal-tiny", "nowhere"])
+@pytest.mark.parametrize("enabled", [True, False])
+def test_progress_bars_are_left_as_a_person_set_them(workshop, capsys, monkeypatch, enabled, model):
+    monkeypatch.setattr(transformers_logging, "_tqdm_active", enabled)
+    main(["references", "--normal", "good/0.png", "--model", model, "--device", "cpu", "--out", "new.safetensors"])
+    main(["demo", "--out", "new", "--device", "tpu:x"])
+    assert transformers_logging.is_progress_bar_enabled() is enabled

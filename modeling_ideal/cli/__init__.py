@@ -6,6 +6,7 @@ Heavy imports happen only when a command runs, so that `ideal --help` is fast.
 import argparse
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -18,6 +19,9 @@ from .arguments import INTERRUPTED, NOBODY_LISTENS, WRONG_USE, stop_talking
 GROUPS = (demo, app, detect, watch, explain, data, train, evaluate, hub)  # in the order of `ideal --help`
 # Errors of torch and safetensors about memory and damaged files, by name: importing them here would take seconds.
 _FROM_LIBRARIES = ("OutOfMemoryError", "SafetensorError")
+# How the package begins a message: with the name of an argument, and the place in a list.
+_ARGUMENT = re.compile(r"^([a-z_]+)(?:\[\d+\])?: ")
+_WITHOUT_DASHES = ("image", "images", "folder")
 _HUB = "huggingface.co"  # in what transformers says of a name that it looked for there
 
 
@@ -99,9 +103,18 @@ def _message(error: Exception, parsed: argparse.Namespace) -> str:
         return missing
     if isinstance(error, ModuleNotFoundError) and extra and not (error.name or "").startswith("modeling_ideal"):
         return f"{error.name} is not installed: pip install 'modeling-ideal[{extra}]'"
-    if isinstance(error, (ValueError, OSError, MemoryError)) or type(error).__name__ in _FROM_LIBRARIES:
+    if isinstance(error, ValueError):
+        return _ARGUMENT.sub(lambda found: _as_given(found, parsed), text)
+    if isinstance(error, (OSError, MemoryError)) or type(error).__name__ in _FROM_LIBRARIES:
         return text
     return f"a fault of this program, {type(error).__name__}: {text}; --debug shows where"
+
+
+def _as_given(found: re.Match, parsed: argparse.Namespace) -> str:
+    """The name of an argument as a person gives it here; that of a file in the list follows it."""
+    if found[1] not in vars(parsed):
+        return found[0]
+    return f"{found[1].upper()}: " if found[1] in _WITHOUT_DASHES else f"--{found[1].replace('_', '-')}: "
 
 
 def _not_found(parsed: argparse.Namespace) -> str:

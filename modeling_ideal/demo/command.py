@@ -82,9 +82,13 @@ def demo(out: Path, model: str | None = None, device: str | None = None) -> str:
     """Detect defects in rendered parts, write `out / "index.html"` and what it shows, and return a summary."""
     names = [name for product in PRODUCTS for name in [*product.picture_names(), product.folder + PAGE]]
     folder = OutputFolder(out, "demo", [*names, RESULTS])
+    shown = logging.is_progress_bar_enabled()  # a person may have switched all off
     logging.disable_progress_bar()  # of loading weights
-    detector = pipeline(TASK, model=str(model or IDEAL_TINY), device=choose_device(device))
-    logging.enable_progress_bar()
+    try:
+        detector = pipeline(TASK, model=str(model or IDEAL_TINY), device=choose_device(device))
+    finally:
+        if shown:
+            logging.enable_progress_bar()
     inspections = [_Inspection(product, detector) for product in PRODUCTS]
     for inspection in inspections:
         for name, picture in zip(inspection.product.picture_names(), inspection.pictures(), strict=True):

@@ -22,12 +22,13 @@ def encode_references(arguments: argparse.Namespace) -> str:
     out = Path(arguments.out)
     check_file(out, "--out", replaces=is_references_file, kind="a references file")
     given = given_pictures(arguments)
+    if arguments.false_alarm and not given.normal and not given.masks:
+        raise ValueError("--false-alarm: expected --normal, or --masks, to find a threshold with, got neither")
     announce(given)
     references = set_references(
         load_pipeline(arguments),
         **given._asdict(),
-        # A threshold needs normal images or masks.
-        false_alarm=arguments.false_alarm if given.normal or given.masks else None,
+        false_alarm=arguments.false_alarm,
         tiling=arguments.tiling or None,
         keep_pictures=not arguments.no_pictures,
     )
@@ -56,11 +57,13 @@ def save_references(references: IdealReferences, out: Path) -> str:
 
 def load_pipeline(arguments: argparse.Namespace) -> AnomalyDetectionPipeline:
     """Load the model that the arguments name, or the embedded one."""
+    shown = logging.is_progress_bar_enabled()  # a person may have switched all off
     logging.disable_progress_bar()  # of loading weights, before the command's own
     try:
         return pipeline(TASK, model=str(arguments.model or IDEAL_TINY), device=choose_device(arguments.device))
     finally:
-        logging.enable_progress_bar()  # that of tiles is useful
+        if shown:
+            logging.enable_progress_bar()  # that of tiles is useful
 
 
 def set_references(pipe: AnomalyDetectionPipeline, **given: Any) -> IdealReferences:

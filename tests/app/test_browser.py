@@ -3,15 +3,23 @@
 import json
 import re
 import shutil
-from io import BytesIO
 
-import numpy as np
 import pytest
-from PIL import Image, ImageColor
 
 from modeling_ideal import IdealReferences
-from modeling_ideal.app.marks import COLOUR
 from modeling_ideal.app.serve import launch
+
+from .browsing import (
+    add_references,
+    assert_box,
+    downloaded,
+    drawn_share,
+    inspect,
+    paint,
+    point,
+    saved_references,
+    upload,
+)
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
@@ -72,71 +80,6 @@ def visit(browser, address):
     for context in contexts:
         context.close()
     assert elsewhere == []
-
-
-def upload(page, zone, *paths):
-    page.locator(f"#{zone} input[type=file]").set_input_files([str(path) for path in paths])
-
-
-def paint(page, editor):
-    """Paint a stroke across the middle of an editor's picture."""
-    canvas = page.locator(f"#{editor} canvas").first
-    expect(canvas).to_be_visible()
-    canvas.scroll_into_view_if_needed()
-    box = canvas.bounding_box()
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    page.mouse.move(x - 30, y - 20)
-    page.mouse.down()
-    page.mouse.move(x + 30, y + 20, steps=2)
-    page.mouse.up()
-
-
-def point(page, name, across, down, press):
-    """Click or tap on a place of the picture on which boxes are drawn, in shares of its width and height."""
-    picture = page.locator(f"#{name} img")
-    expect(picture).to_be_visible()
-    picture.scroll_into_view_if_needed()
-    before = picture.get_attribute("src")
-    box = picture.bounding_box()
-    press(box["x"] + across * box["width"], box["y"] + down * box["height"])
-    expect(picture).not_to_have_attribute("src", before)  # it shows what was drawn
-
-
-def drawn_share(page, name):
-    """The share of a picture's pixels, as the window shows it, that have the colour of boxes."""
-    shot = Image.open(BytesIO(page.locator(f"#{name} img").screenshot())).convert("RGB")
-    return (np.abs(np.asarray(shot, int) - ImageColor.getrgb(COLOUR)).max(-1) < 40).mean()
-
-
-def assert_box(references, low, high):
-    """The only defect that is marked is a box between these shares of width and height."""
-    [preview] = references.previews.abnormal
-    marked = preview.marked()
-    height, width = marked.shape
-    rows, columns = marked.nonzero()
-    found = (columns.min() / width, (columns.max() + 1) / width, rows.min() / height, (rows.max() + 1) / height)
-    assert found == pytest.approx((low, high, low, high), abs=0.02)
-    assert marked.sum() == (np.ptp(rows) + 1) * (np.ptp(columns) + 1)  # filled
-
-
-def add_references(page, files):
-    upload(page, "drop-good", *(files[f"good_{place}"] for place in range(3)))
-    expect(page.locator("#new-references img")).to_have_count(3)
-    upload(page, "drop-defective", files["bad_0"])
-    expect(page.locator("#new-references img")).to_have_count(4)
-
-
-def inspect(page, *paths):
-    page.get_by_role("tab", name="2. Inspect").click()
-    upload(page, "drop-queries", *paths)
-
-
-def downloaded(page, part, place, folder):
-    with page.expect_download() as waiting:
-        page.locator(f"#{part} a[download]").nth(place).click()
-    path = folder / waiting.value.suggested_filename
-    waiting.value.save_as(path)
-    return path
 
 
 def test_from_references_to_a_report(visit, files, tmp_path):
@@ -219,11 +162,31 @@ def test_a_box_is_drawn_with_two_clicks(visit, files, tmp_path):
     expect(page.locator("#new-references")).not_to_contain_text("not marked")
     page.locator("#calibrate").click()
     expect(page.locator("#references figure")).to_have_count(4)
-    page.get_by_text("Keep, load or change references").click()
-    page.locator("#save").click()
-    kept = IdealReferences.load(downloaded(page, "saved", 0, tmp_path))
-    assert (kept.mask_source, kept.types) == ("given", ["spot"])
-    assert_box(kept, 0.25, 0.75)
+    assert_box(saved_references(page, tmp_path), 0.25, 0.75)
+
+
+def test_a_missed_defect_marked_by_a_box_becomes_a_reference(visit, files, tmp_path):
+    page = visit()
+    upload(page, "drop-good", *(files[f"good_{place}"] for place in range(3)))
+    expect(page.locator("#new-references img")).to_have_count(3)
+    page.locator("#calibrate").click()
+    expect(page.locator("#references figure")).to_have_count(3)
+    inspect(page, files["bad_1"])
+    expect(page.locator("#summary")).to_contain_text("1 judged")  # the slider is there with the verdict, not before
+    expect(page.locator("#details")).to_contain_text("bad_1.png: ")
+    page.locator("#threshold input[type=range]").press("End")
+    expect(page.locator("#details")).to_contain_text("bad_1.png: normal")
+    page.locator("#wrong").click()
+    page.locator("#missed-way").get_by_label("draw a box").click()
+    expect(page.locator("#missed-editor")).to_be_hidden()
+    for place in (0.25, 0.75):
+        point(page, "missed-boxes", place, place, page.mouse.click)
+    page.locator("#missed-type textarea, #missed-type input").fill("spot")
+    page.locator("#missed-button").click()
+    expect(page.locator("#messages")).to_contain_text("bad_1.png is now a reference of a defective part")
+    page.get_by_role("tab", name="1. References").click()
+    expect(page.locator("#references figure")).to_have_count(4)
+    assert_box(saved_references(page, tmp_path), 0.25, 0.75)
 
 
 def test_two_visitors_do_not_see_each_other(visit, files):

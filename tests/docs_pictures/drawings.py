@@ -58,13 +58,14 @@ def scores_and_threshold(calibration: Calibration) -> Image.Image:
         shown = [min(score, 2.15 * calibration.threshold) for score in scores]
         axes.scatter(shown, [level] * len(shown), color=color, s=34, label=label, clip_on=False, zorder=3)
     for rate, style in ((calibration.false_alarm, "-"), (0.01, "--")):
-        again = Calibration.from_scores(calibration.normal_scores, (), rate, prior=calibration.prior)
+        known = {"prior": calibration.prior, "diversity": calibration.diversity}
+        again = Calibration.from_scores(calibration.normal_scores, (), rate, **known)
         label = f"threshold {again.threshold:.4f}: {rate:.0%} of good parts reach it"
         axes.axvline(again.threshold, color="0.15", linestyle=style, linewidth=1.4, label=label)
     axes.set(xlabel="score; one that is further to the right is at the edge", yticks=[], ylim=(2 * level, None))
     axes.set_xlim(0, 2.2 * calibration.threshold)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.legend(frameon=False, loc="upper right", fontsize=10)
+    axes.legend(framealpha=1, edgecolor="none", loc="upper right", fontsize=10)
     return picture_of(figure)
 
 
