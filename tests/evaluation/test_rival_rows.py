@@ -9,6 +9,7 @@ import torch
 from modeling_ideal import IdealImageProcessor, IdealModel
 from modeling_ideal.cli import main
 from modeling_ideal.data.reference_sets import read_references
+from modeling_ideal.evaluation.methods import METHODS
 from modeling_ideal.evaluation.methods.context import Context, Query
 from modeling_ideal.evaluation.protocol import evaluation as protocol
 from modeling_ideal.evaluation.rival_method import RivalMethod
@@ -30,9 +31,9 @@ def save_rival(name, folder, model_folder, seed=0):
     rival.save_pretrained(folder)
 
 
-def words(target, model_folder, out, *compared):
+def words(target, model_folder, out, *compared, methods="ideal"):
     start = ["evaluate", "--model", str(model_folder), "--target", str(target), "--out", str(out), "--device", "cpu"]
-    return [*start, "--setups", "N1A1", "--seeds", "0", "--methods", "ideal", "--compare", *compared]
+    return [*start, "--setups", "N1A1", "--seeds", "0", "--methods", methods, "--compare", *compared]
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,32 @@ def test_only_what_changed_is_measured_again(measured, target, model_folder, mon
     save_rival("nagl", root / "nagl", model_folder, seed=1)
     assert main(words(target, model_folder, root / "out", *compared)) == 0
     assert asked == [["nagl"], ["nagl"]]  # in both categories
+
+
+def test_the_whole_table_is_one_run_that_can_be_stopped(measured, target, model_folder, tmp_path, monkeypatch):
+    _, compared = measured
+    expected = {"ideal", *METHODS, *RIVALS}
+    assert main(words(target, model_folder, tmp_path / "whole", *compared, methods="all")) == 0
+    whole = json.loads((tmp_path / "whole" / "results.json").read_text())
+    assert set(whole["methods"]) == expected
+    assert set(whole["differences"]["N1A1"]["general"]) == expected - {"ideal"}
+    real, sets = protocol.measure, []
+
+    def stopped_in_the_second(scorer, references, observer):
+        sets.append(references.category)
+        if len(sets) == 2:
+            raise KeyboardInterrupt
+        return real(scorer, references, observer)
+
+    monkeypatch.setattr(protocol, "measure", stopped_in_the_second)
+    again = words(target, model_folder, tmp_path / "stopped", *compared, methods="all")
+    assert main(again) == 130  # as a shell says of Ctrl-C
+    assert not (tmp_path / "stopped" / "results.json").exists()
+    assert main(again) == 0
+    assert sets == [sets[0], sets[1], sets[1]]  # the first is not measured again
+    resumed = json.loads((tmp_path / "stopped" / "results.json").read_text())
+    assert resumed["methods"] == whole["methods"]
+    assert resumed["differences"] == whole["differences"]
 
 
 def test_a_rival_for_other_features_is_refused(target, model_folder, tmp_path, capsys):
