@@ -104,18 +104,23 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
         Warns:
             UserWarning: if references are encoded or loaded, for each sentence in their `warnings`.
         """
-        given = self._sanitize_parameters(**parameters)
-        kept = (self._preprocess_params, self._forward_params, self._postprocess_params)
-        preprocess, forward, postprocess = ({**old, **new} for old, new in zip(kept, given, strict=True))
-        forward["references"] = references = self._references(given[1].get("references"))
-        if references.tile_size is not None:
-            preprocess["tiled"] = True
+        preprocess, forward, postprocess = self.steps(**parameters)
         if not is_many(inputs):
             return self.run_single(inputs, preprocess, forward, postprocess)
         num_workers = self._num_workers or 0 if num_workers is None else num_workers
         batch_size = self._batch_size or 1 if batch_size is None else batch_size
         results = self.get_iterator(inputs, num_workers, batch_size, preprocess, forward, postprocess)
         return list(results) if isinstance(inputs, (Sequence, np.ndarray, Tensor)) else results
+
+    def steps(self, **parameters: Any) -> tuple[dict, dict, dict]:
+        """The arguments of `preprocess`, `_forward` and `postprocess`; encodes or checks the references."""
+        given = self._sanitize_parameters(**parameters)
+        kept = (self._preprocess_params, self._forward_params, self._postprocess_params)
+        preprocess, forward, postprocess = ({**old, **new} for old, new in zip(kept, given, strict=True))
+        forward["references"] = references = self._references(given[1].get("references"))
+        if references.tile_size is not None:
+            preprocess["tiled"] = True
+        return preprocess, forward, postprocess
 
     def run_single(self, inputs: Any, preprocess: dict, forward: dict, postprocess: dict) -> Result:
         """Process one image; ValueError if it cannot be read."""

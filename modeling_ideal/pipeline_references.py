@@ -58,7 +58,7 @@ class ReferenceKeeper:
                 "the call or once to pipe.set_references(...)"
             )
         if isinstance(kept, ReferenceInputs):
-            kept = _warned(kept.encode(self.model, self.image_processor), 4)
+            kept = _warned(kept.encode(self.model, self.image_processor), 5)
             if given is None:
                 self._forward_params["references"] = kept
         else:  # model or processor may have changed since

@@ -182,16 +182,16 @@ def test_a_read_only_disk_is_noticed_before_the_work(name, line, disk, capsys):
 
 @pytest.mark.parametrize("emptied", [False, True])
 def test_a_folder_of_results_that_vanishes_is_said_and_not_made_again(line, tmp_path, capsys, monkeypatch, emptied):
-    encode, seen = results.png_bytes, []
+    add, seen = results.Results.add, []
 
-    def vanish(picture):
-        seen.append(picture)
+    def vanish(self, name, result, overlay):
+        seen.append(name)
         if len(seen) == 3:
             shutil.rmtree(tmp_path / "found")
             (tmp_path / "found").mkdir() if emptied else None  # as a mount point is without its disk
-        return encode(picture)
+        add(self, name, result, overlay)
 
-    monkeypatch.setattr(results, "png_bytes", vanish)
+    monkeypatch.setattr(results.Results, "add", vanish)
     assert main(jobs(line, tmp_path)["detect"]) == 3
     assert "found' to stay until the end, got it gone or emptied" in said_in_a_sentence(capsys)
     assert contents(tmp_path) == {}

@@ -112,7 +112,12 @@ ideal detect --references product.safetensors belt.mp4 --every 25 --out found   
     detect.add_argument(
         "--every", type=int, default=1, metavar="N", help="judge each Nth frame of a video (default: 1)"
     )
-    detect.add_argument("--num-workers", type=int, default=0, help="number of processes that read images (default: 0)")
+    detect.add_argument(
+        "--num-workers",
+        type=int,
+        default=0,
+        help="number of processes that read images, for a GPU (default: 0, and each core judges its own)",
+    )
     detect.add_argument("--out", required=True, metavar="DIR", help="output folder")
     detect.add_argument("--json", action="store_true", help="print what is in results.json, instead of the table")
     detect.add_argument("--parquet", action="store_true", help="also write results.parquet; needs pyarrow")

@@ -14,14 +14,14 @@ from tqdm import tqdm
 from ..image_inputs import ImageInput
 from ..writing.places import OutputFolder
 from .files import OVERLAYS, find_images, unique_names
-from .judging import Judge, load_judge
+from .judging import Finish, Judge, load_judge
 from .ray_actors import check_ray, judged_by_ray
-from .results import FILES, Results
+from .results import FILES, Results, encoded
 from .shares import Place, Shares
 from .tables import as_text
 from .video import check_videos, frame_file, is_video, read_frames
 
-Row = tuple[str, ImageInput, dict[str, Any], str]  # name, picture, result, overlay
+Row = tuple[str, dict[str, Any], str]  # name, encoded result, overlay
 NOTHING = {"anomalous": 0, "normal": 0, "error": 0}
 PROGRESS = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}, {rate_noinv_fmt}]"
 
@@ -57,8 +57,12 @@ def detect(arguments: argparse.Namespace) -> tuple[str, dict[str, int]]:
     if out is None:
         return "", NOTHING
     total = None if videos else len(images)
-    rows = _shown(_judged(judge, images, videos, arguments), total) if shares is None else _gathered(shares)
-    results = Results(out, facts, total, arguments.parquet, drift)
+
+    def finish(picture: ImageInput, result: dict[str, Any]) -> dict[str, Any]:
+        return results.encoded(picture, result)  # which are there before the first of them
+
+    rows = _gathered(shares, finish) if shares else _shown(_judged(judge, images, videos, arguments, finish), total)
+    results = Results(out, facts, total, arguments.parquet, drift)  # once the options are known to be right
     try:
         for row in rows:
             results.add(*row)
@@ -99,7 +103,7 @@ def _judge_share(judge: Judge, shares: Shares, place: Place) -> None:
     """Judge what is missing of this process's share."""
     images = shares.missing(place)
     names = [str(image) for image in images]
-    results = zip(names, judge(images, names) if images else (), strict=True)
+    results = zip(names, judge(images, names, encoded) if images else (), strict=True)
     log, complete = shares.open(place), False
     try:
         for name, result in _shown(results, len(names)) if place.rank == 0 else results:
@@ -114,34 +118,40 @@ def _shown(rows: Iterable[Any], total: int | None) -> Iterator[Any]:
     return iter(tqdm(rows, total=total, unit=" pictures", bar_format=PROGRESS, disable=None))
 
 
-def _gathered(shares: Shares) -> Iterator[Row]:
+def _gathered(shares: Shares, finish: Finish) -> Iterator[Row]:
     """What all processes have judged, as rows of a single one."""
     for name, image, entry, overlay in shares.gathered():
-        yield name, image, shares.result(entry, overlay), f"{OVERLAYS}/{overlay}"
+        yield name, finish(image, shares.result(entry, overlay)), f"{OVERLAYS}/{overlay}"
 
 
-def _judged(judge: Judge, images: list[Path], videos: list[str], arguments: argparse.Namespace) -> Iterator[Row]:
+def _judged(
+    judge: Judge, images: list[Path], videos: list[str], arguments: argparse.Namespace, finish: Finish
+) -> Iterator[Row]:
     """Judge pictures, then videos; what is wrong with the options raises ValueError at once."""
     used: set[str] = set()
-    pictures = _rows(judge, [str(image) for image in images], images, unique_names(images, used))
-    return chain(pictures, *(_judged_frames(judge, video, arguments, used) for video in videos))
+    pictures = _rows(judge, [str(image) for image in images], images, unique_names(images, used), finish)
+    return chain(pictures, *(_judged_frames(judge, video, arguments, used, finish) for video in videos))
 
 
-def _judged_frames(judge: Judge, video: str, arguments: argparse.Namespace, used: set[str]) -> Iterator[Row]:
+def _judged_frames(
+    judge: Judge, video: str, arguments: argparse.Namespace, used: set[str], finish: Finish
+) -> Iterator[Row]:
     """Judge a video, a batch of frames at a time; one that cannot be read is an error."""
     frames = read_frames(video, arguments.every)
     try:
         while batch := list(islice(frames, arguments.batch_size)):
             names = [frame.name for frame in batch]
             files = unique_names(map(frame_file, names), used)
-            yield from _rows(judge, names, [frame.picture for frame in batch], files)
+            yield from _rows(judge, names, [frame.picture for frame in batch], files, finish)
     except ValueError as error:
-        yield video, "", {"error": str(error)}, ""
+        yield video, {"error": str(error)}, ""
 
 
-def _rows(judge: Judge, names: Sequence[str], pictures: Sequence[ImageInput], files: Iterator[str]) -> Iterator[Row]:
+def _rows(
+    judge: Judge, names: Sequence[str], pictures: Sequence[ImageInput], files: Iterator[str], finish: Finish
+) -> Iterator[Row]:
     overlays = (f"{OVERLAYS}/{file}" for file in files)
-    return zip(names, pictures, judge(pictures, names), overlays, strict=True)
+    return zip(names, judge(pictures, names, finish), overlays, strict=True)
 
 
 def check_arguments(arguments: argparse.Namespace) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import register
 from .judging import load_judge
+from .results import encoded
 from .shares import Place, Shares, keep, write_shard
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ class Actor:
         digest = hashlib.blake2b("\0".join(names).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
         shard = self.folder / f"{self.key}-{digest}.parquet"
         if not shard.exists():  # it is when Ray repeats a task whose end it has not seen
-            results = zip(names, overlays, self.judge([Path(name) for name in names], names), strict=True)
+            images = [Path(name) for name in names]
+            results = zip(names, overlays, self.judge(images, names, encoded), strict=True)
             write_shard(shard, [keep(self.folder, name, result, overlay) for name, overlay, result in results])
         return batch

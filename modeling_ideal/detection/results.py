@@ -47,16 +47,22 @@ class Results:
         self._started = time.monotonic()
         self.write(complete=False)
 
-    def add(self, name: str, picture: ImageInput, result: dict[str, Any], overlay: str) -> None:
-        """Take the result of a picture: first its overlay is written, then its line in the log."""
+    def encoded(self, picture: ImageInput, result: dict[str, Any]) -> dict[str, Any]:
+        """The result of a picture, ready to be added, with thumbnails if they may be shown; in any thread."""
+        if "error" in result or not self._shown.wants(result["score"]):
+            return encoded(picture, result)
+        return {**encoded(picture, result), "thumbnails": thumbnails_of(picture, result["overlay"])}
+
+    def add(self, name: str, result: dict[str, Any], overlay: str) -> None:
+        """Take the encoded result of a picture: first its overlay is written, then its line in the log."""
         entry = {"image": name, **result}
         if "error" not in entry:
-            drawn = entry.pop("overlay")
-            self.folder.write(overlay, png_bytes(drawn))
+            self.folder.write(overlay, entry.pop("overlay"))
             entry["overlay"] = overlay
             self._note_drift(name, entry.pop("anomaly_map"))
-            if self._shown.wants(entry["score"]):
-                self._shown.add(overlay, entry["score"], thumbnails_of(picture, drawn))
+            thumbnails = entry.pop("thumbnails", None)
+            if thumbnails is not None and self._shown.wants(entry["score"]):
+                self._shown.add(overlay, entry["score"], thumbnails)
         self._log.append(entry)
         self.entries.append(entry)
         if time.monotonic() > self._next_write:
@@ -124,6 +130,14 @@ class Results:
         return Report(
             "Inspection report", facts, self.warnings, self.entries, self._shown.kept, folder=self.folder.path
         )
+
+
+def encoded(_: ImageInput, result: dict[str, Any]) -> dict[str, Any]:
+    """A result with the bytes of a PNG file as its overlay, and a single value, the median, as its map."""
+    if "error" in result:
+        return result
+    middle = np.full((1, 1), float(np.median(result["anomaly_map"])))
+    return {**result, "overlay": png_bytes(result["overlay"]), "anomaly_map": middle}
 
 
 def thumbnails_of(picture: ImageInput | None, overlay: Image.Image) -> Thumbnails:

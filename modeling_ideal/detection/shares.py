@@ -24,7 +24,6 @@ import numpy as np
 from PIL import Image
 
 from ..data.folder import file_state
-from ..data.images import png_bytes
 from ..version import __version__
 from ..writing.files import write_atomically
 from ..writing.places import list_name
@@ -107,7 +106,7 @@ class Shares:
         return [(name, image, judged[name], self.overlays[name]) for name, image in self.images.items()]
 
     def result(self, entry: dict[str, Any], overlay: str) -> dict[str, Any]:
-        """The result that an entry of a log was made from, with an anomaly map of the same median."""
+        """The result that an entry of a log was made from, with a single value, its median, as the anomaly map."""
         if "error" in entry:
             return entry
         rest = {name: value for name, value in entry.items() if name != "median"}
@@ -160,11 +159,11 @@ class ShareLog:
 
 
 def keep(folder: Path, name: str, result: dict[str, Any], overlay: str) -> dict[str, Any]:
-    """Write the overlay of a result, if it has one; returns the entry that is kept of the rest."""
+    """Write the overlay of an encoded result, if it has one; returns the entry that is kept of the rest."""
     entry = {"image": name, **result}
     if "error" not in entry:
-        write_atomically(folder / OVERLAYS / overlay, png_bytes(entry.pop("overlay")))
-        entry["median"] = float(np.median(entry.pop("anomaly_map")))
+        write_atomically(folder / OVERLAYS / overlay, entry.pop("overlay"))
+        entry["median"] = entry.pop("anomaly_map").item()
     return entry
 
 

@@ -65,8 +65,9 @@ class HighestPictures:
     _scores: dict[str, float] = field(default_factory=dict)
 
     def wants(self, score: float) -> bool:
-        """Whether a picture with this score would be kept."""
-        return len(self.kept) < self.most or score > min(self._scores.values())
+        """Whether a picture with this score would be kept; once it would not be, it never will."""
+        scores = tuple(self._scores.values())  # at once, since another thread may be adding
+        return len(scores) < self.most or score > min(scores)
 
     def add(self, name: str, score: float, thumbnails: Thumbnails) -> None:
         """Keep a picture, in the place of the lowest one if there are too many."""
