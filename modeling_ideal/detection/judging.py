@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
-from itertools import chain
 from typing import Any
 
 import torch
@@ -28,8 +27,9 @@ class Judge:
     """A pipeline with its references and options, for pictures that have names.
 
     On a CPU, each core takes a picture of its own from the file to the end, in a thread without further threads: while
-    one reads or draws, the others compute, and no core waits for another after each operation of the backbone. What
-    is left over at the end, fewer pictures than cores, is judged one by one on all cores.
+    one reads or draws, the others compute, and no core waits for another after each operation of the backbone. One
+    thread per picture also gives the same digits however pictures are shared out. A picture that comes alone has all
+    cores.
 
     Args:
         pipe: the pipeline, with references.
@@ -68,11 +68,11 @@ class Judge:
             names: what to call them.
             finish: applied to each picture and its result, in any thread.
         """
-        shared = 0 if self.at_once == 1 else len(pictures) - len(pictures) % self.at_once
-        rest, rest_names = pictures[shared:], names[shared:]
-        results = zip(rest, self._results(self._start(rest), rest, rest_names), strict=True)
-        first = self._in_threads(pictures[:shared], names[:shared], finish)
-        return chain(first, (finish(picture, result) for picture, result in results))
+        started = self._start(pictures)  # nothing but the check of the options
+        if self.at_once > 1 and len(pictures) > 1:
+            return self._in_threads(pictures, names, finish)
+        results = zip(pictures, self._results(started, pictures, names), strict=True)
+        return (finish(picture, result) for picture, result in results)
 
     @cached_property
     def _threads(self) -> ThreadPoolExecutor:
