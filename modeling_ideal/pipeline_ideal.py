@@ -117,7 +117,7 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
         given = self._sanitize_parameters(**parameters)
         kept = (self._preprocess_params, self._forward_params, self._postprocess_params)
         preprocess, forward, postprocess = ({**old, **new} for old, new in zip(kept, given, strict=True))
-        forward["references"] = references = self._references(given[1].get("references"))
+        forward["references"] = references = self._references(given[1].get("references"), stacklevel=5)
         if references.tile_size is not None:
             preprocess["tiled"] = True
         return preprocess, forward, postprocess

@@ -49,8 +49,11 @@ class ReferenceKeeper:
             self._forward_params["references"] = extended
         return extended
 
-    def _references(self, given: ReferenceInputs | None) -> IdealReferences:
-        """The references given with a call; without any, those of the pipeline, which are encoded on first use."""
+    def _references(self, given: ReferenceInputs | None, stacklevel: int = 4) -> IdealReferences:
+        """The references given with a call; without any, those of the pipeline, which are encoded on first use.
+
+        `stacklevel` is that of `_warned`, 4 if a public method calls this itself.
+        """
         kept = self._forward_params.get("references") if given is None else given
         if kept is None:
             raise ValueError(
@@ -58,7 +61,7 @@ class ReferenceKeeper:
                 "the call or once to pipe.set_references(...)"
             )
         if isinstance(kept, ReferenceInputs):
-            kept = _warned(kept.encode(self.model, self.image_processor), 5)
+            kept = _warned(kept.encode(self.model, self.image_processor), stacklevel)
             if given is None:
                 self._forward_params["references"] = kept
         else:  # model or processor may have changed since
