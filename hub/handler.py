@@ -18,7 +18,7 @@ result of an image that cannot be used is {"error": ...}.
     a request       64 images, 64 references, 100 MB and 100 million pixels in all; 20 s to fetch addresses
     a picture       20 MB, 25 million pixels, sides of at most 20 to 1, one frame; with tiled references 100 tiles
     a mask          100 boxes and polygons, 1000 points
-    references      a file of 64 MB; names of types of 100 characters
+    references      a file of 64 MB, in tiles of at most 1024 x 1024 pixels; names of types of 100 characters
     parameters      smoothing at most 32, batch_size at most 16, false_alarm below 0.5
 """
 
@@ -54,6 +54,7 @@ else:  # in a Hub repository, where a server loads this file by its path and put
 KEPT_REFERENCES = 32  # most recently used reference sets in memory
 KEPT_BYTES = 500_000_000  # of all of them
 MOST_TILES = 100  # of a picture
+LARGEST_TILE_SIDE = 1024  # pixels, in a file that comes with a request
 NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")  # no path separators: only files in the folder of references
 
 
@@ -142,7 +143,7 @@ class EndpointHandler:
                 file.write(given["file"])
                 file.flush()
                 try:
-                    return self.pipe.encode_references(file.name)
+                    return _checked(self.pipe.encode_references(file.name))
                 except ValueError as error:
                     message = str(error).replace(file.name, f"{len(given['file'])} bytes")
                     raise ValueError(f"references.file: {message}") from error
@@ -204,6 +205,13 @@ class _Uploaded(Dataset):
 
     def _name(self, index: int) -> str:
         return "inputs" if self.single else f"inputs[{index}]"
+
+
+def _checked(references: Any) -> Any:
+    """References from a file of unknown origin; ValueError if every picture would be padded to a huge tile."""
+    if max(references.tile_size or (0,)) > LARGEST_TILE_SIDE:
+        raise ValueError(f"expected tiles with sides of at most {LARGEST_TILE_SIDE}, got {references.tile_size}")
+    return references
 
 
 def _num_bytes(value: Any) -> int:

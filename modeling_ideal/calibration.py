@@ -129,6 +129,7 @@ def _scores_as_new(model: IdealModel, known: ReferencePictures, references: Idea
         _scored_marks(abnormal),
         0 if counted is None else len(counted.distinct()),
         diversity=None if counted is None else diversity(counted.good_patches()),
+        smoothing=model.config.patch_smoothing,
     )
 
 
@@ -179,5 +180,5 @@ def _without(group: PictureGroup | None, indices: list[int]) -> PictureGroup | N
 
 
 def _patch_scores(model: IdealModel, features: Tensor, references: IdealReferences) -> Tensor:
-    """Patch scores (h, w) of an image's features (h, w, C)."""
-    return model.score_features(features[None], references, (1, 1)).patch_scores[0]
+    """Patch scores (h, w), not smoothed, of an image's features (h, w, C)."""
+    return model.score_features(features[None], references, (1, 1), smoothed=False).patch_scores[0]

@@ -1,5 +1,6 @@
 """Configuration of IDEAL: the paper's defaults around a frozen DINOv2 ViT-S/14."""
 
+import math
 import os
 from collections.abc import Callable
 from dataclasses import fields, replace
@@ -15,6 +16,8 @@ from .threshold import ScorePrior
 
 logger = logging.get_logger(__name__)
 
+WIDEST_SMOOTHING = 100  # patches; a Gaussian wider than a picture takes any memory
+
 INTEGERS = (
     *("image_size", "num_neighbors", "num_components", "num_deviation_vectors", "num_attention_heads"),
     "num_rotations",
@@ -24,8 +27,9 @@ NUMBERS: dict[str, tuple[str, Callable[[float], bool]]] = {
     "attention_dropout": ("in [0, 1)", lambda value: 0 <= value < 1),
     "mlp_ratio": ("> 0", lambda value: value > 0),
     "top_fraction": ("in (0, 1]", lambda value: 0 < value <= 1),
+    "patch_smoothing": (f"in [0, {WIDEST_SMOOTHING}]", lambda value: 0 <= value <= WIDEST_SMOOTHING),
 }
-for _name in ("image_weight", "discriminability_weight", "orthogonality_weight", "patch_smoothing"):
+for _name in ("image_weight", "discriminability_weight", "orthogonality_weight"):
     NUMBERS[_name] = (">= 0", lambda value: value >= 0)
 CHOICES = {
     "residual_anchor": ("nearest", "centroid"),
@@ -200,7 +204,7 @@ class IdealConfig(PreTrainedConfig):
             _require(getattr(self, name) >= 1, name, "an integer >= 1", getattr(self, name))
         for name, (expected, holds) in NUMBERS.items():
             value = getattr(self, name)
-            _require(_is_number(value) and holds(value), name, f"a number {expected}", value)
+            _require(_is_number(value) and math.isfinite(value) and holds(value), name, f"a number {expected}", value)
         for name, choices in CHOICES.items():
             _require(getattr(self, name) in choices, name, f"one of {choices}", getattr(self, name))
         _require(isinstance(self.share_normals, bool), "share_normals", "True or False", self.share_normals)

@@ -50,9 +50,7 @@ class JudgedPicture:
     def from_output(
         cls, output: dict[str, Any], anomaly_map: np.ndarray, ignored: np.ndarray | None
     ) -> "JudgedPicture":
-        """Take what the pipeline knows of a picture; ValueError if it was judged in tiles."""
-        if output.get("features") is None:
-            raise ValueError("return_explanation: expected references of whole pictures, got references in tiles")
+        """Take what the pipeline knows of a picture."""
         kept: dict[str, Any] = {
             name: output.get(name) for name in ("picture", "features", "patch_scores", "counted", "top_fraction")
         }
@@ -81,6 +79,17 @@ class JudgedPicture:
         return mask
 
 
+def check_explainable(references: IdealReferences) -> None:
+    """Raise ValueError if verdicts with these references cannot be explained."""
+    if references.tile_size is not None:
+        raise ValueError("return_explanation: expected references of whole pictures, got references in tiles")
+    if references.pictures is None:
+        raise ValueError(
+            "return_explanation: expected references that keep the features of their pictures, got some of an earlier "
+            "release or made from tensors, which do not"
+        )
+
+
 def explain(model: Any, references: IdealReferences, judged: JudgedPicture, result: dict[str, Any]) -> dict[str, Any]:
     """Explain the result of a picture.
 
@@ -96,11 +105,6 @@ def explain(model: Any, references: IdealReferences, judged: JudgedPicture, resu
         A box is (x0, y0, x1, y1) in pixels of the picture or reference as it was given; of references without small
         pictures, as the model saw it.
     """
-    if references.pictures is None:
-        raise ValueError(
-            "return_explanation: expected references that keep the features of their pictures, got some of an earlier "
-            "release or made from tensors, which do not"
-        )
     highest = judged.highest()
     region = judged.region()
     compared = _compared(model, references, judged, highest[:COMPARED])

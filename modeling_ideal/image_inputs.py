@@ -6,7 +6,7 @@ torch tensor: grey, RGB, RGBA or palette, with 8-bit, 16-bit or float values.
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from io import BytesIO
 from time import monotonic
 from typing import Any, BinaryIO, TypeAlias, TypeGuard
@@ -52,9 +52,15 @@ def is_file_object(value: object) -> bool:
 
 def image_list(images: Any, name: str) -> list:
     """Bring one image, a stack (n, H, W, c) or a sequence of images, called `name`, to a list of images."""
-    if not is_single_image(images) and not isinstance(images, Iterable):
-        raise ValueError(f"{name}: expected an image or a list of images, got {type(images).__name__}")
+    if not is_single_image(images):
+        check_ordered(images, name, "an image or a list of images")
     return [images] if is_single_image(images) and getattr(images, "ndim", 0) < 4 else list(images)
+
+
+def check_ordered(values: Any, name: str, expected: str) -> None:
+    """Check that values, called `name`, can be listed in order; the keys of a dictionary would be taken for them."""
+    if not isinstance(values, Iterable) or isinstance(values, (Mapping, Set)):
+        raise ValueError(f"{name}: expected {expected}, got {type(values).__name__}")
 
 
 def file_content(image: Any, name: str) -> Any:

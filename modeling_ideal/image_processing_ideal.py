@@ -12,6 +12,7 @@ from transformers import BatchFeature
 from transformers.image_processing_backends import PilBackend
 
 from .image_inputs import ImageInput, image_list, is_single_image, load_image, resize_image
+from .input_checks import check_smoothing
 from .masks import MaskInput, load_mask, mask_list, resize_mask
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -115,8 +116,7 @@ class IdealImageProcessor(PilBackend):
             B tensors (height, width) in [0, 1].
         """
         maps = outputs.anomaly_maps
-        if not smoothing >= 0 or math.isinf(smoothing):
-            raise ValueError(f"smoothing: expected a standard deviation >= 0 in pixels, got {smoothing!r}")
+        check_smoothing(smoothing)
         if target_sizes is not None and len(target_sizes) != len(maps):
             raise ValueError(f"target_sizes: expected one for each of {len(maps)} maps, got {len(target_sizes)}")
         maps = gaussian_smoothing(maps, smoothing) if smoothing else maps

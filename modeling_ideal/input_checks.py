@@ -6,6 +6,8 @@ from numbers import Real
 import torch
 from torch import Tensor
 
+MOST_SMOOTHING = 512  # pixels; a Gaussian wider than a map makes it flat, and takes any memory
+
 
 def check_images(
     name: str, images: Tensor, dimensions: tuple[int, ...], patch_size: tuple[int, int], channels: int
@@ -116,3 +118,8 @@ def check_number(name: str, value: float | None, expected: str, holds: Callable[
     """Check that a value is None or a number for which `holds` is true, which `expected` says in words."""
     if value is not None and not (isinstance(value, Real) and not isinstance(value, bool) and holds(value)):
         raise ValueError(f"{name}: expected a number {expected}, got {value!r}")
+
+
+def check_smoothing(value: float | None) -> None:
+    """Check the standard deviation of a map's smoothing, in pixels."""
+    check_number("smoothing", value, f"in 0..{MOST_SMOOTHING}", lambda deviation: 0 <= deviation <= MOST_SMOOTHING)

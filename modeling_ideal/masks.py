@@ -18,6 +18,7 @@ from .image_inputs import (
     NUMBERS,
     ImageInput,
     channels_last,
+    check_ordered,
     is_encoded,
     is_single_image,
     named,
@@ -37,7 +38,12 @@ PLAIN_MODES = ("1", "L", "LA", "RGB", "RGBA", "F", "I", "I;16", "I;16B", "I;16L"
 def mask_list(masks: Any, num_images: int) -> list:
     """Bring the masks of some images to a list; for a single image, the mask, box or polygon may be given itself."""
     is_list = isinstance(masks, (list, tuple)) and (len(masks) == 1 or any(map(is_single_image, masks)))
-    return [masks] if num_images == 1 and not is_list else list(masks)
+    if num_images == 1 and not is_list:
+        return [masks]
+    if is_single_image(masks) and getattr(masks, "ndim", 0) < 3:
+        raise ValueError(f"masks: expected one for each of {num_images} abnormal images, got a single one")
+    check_ordered(masks, "masks", f"one for each of {num_images} abnormal images")
+    return list(masks)
 
 
 def load_mask(mask: MaskInput, size: tuple[int, int], name: str) -> np.ndarray:

@@ -218,8 +218,13 @@ class IdealModel(PreTrainedModel):
         query_masks: Tensor | None = None,
         labels: Tensor | None = None,
         deviations: list[Deviations] | None = None,
+        counted: Tensor | None = None,
+        smoothed: bool = True,
     ) -> IdealOutput:
-        """Score patch features (B, h, w, C) of images of `size` (H, W); `deviations` of each, if already known."""
+        """Score patch features (B, h, w, C) of images of `size` (H, W); `deviations` of each, if already known.
+
+        Smoothing, if scores are to be `smoothed`, spreads no patch that is not `counted` (B, h, w).
+        """
         check_counts(queries=query, references=references)
         if references.normal_features[0].device != query.device:
             references = references.to(query.device)
@@ -228,10 +233,8 @@ class IdealModel(PreTrainedModel):
             nearest, alignment = self._compare(query.flatten(1, 2), references, deviations)
             if alignment is not None and self.config.loss_form == "two_channel":
                 similarities = torch.stack([(1 + nearest) / 2, alignment], 1).unflatten(2, query.shape[1:3])
-            scores = patch_scores(nearest, alignment, self.config.alignment).unflatten(
-                1, query.shape[1:3]
-            )  # (B, h, w)
-            scores = smooth_patches(scores, self.config.patch_smoothing)
+            scores = patch_scores(nearest, alignment, self.config.alignment).unflatten(1, query.shape[1:3])
+            scores = smooth_patches(scores, self.config.patch_smoothing, counted) if smoothed else scores  # (B, h, w)
             image = image_scores(scores, self.config.top_fraction)  # (B,)
             maps = upsample(scores, size)  # (B, H, W)
             losses, loss = None, None

@@ -9,9 +9,9 @@ from torch import Tensor
 from transformers import AutoModel, Pipeline
 from transformers.pipelines import PIPELINE_REGISTRY
 
-from .explanation import JudgedPicture, explain
+from .explanation import JudgedPicture, check_explainable, explain
 from .image_inputs import ImageInput, file_content
-from .input_checks import check_images, check_number
+from .input_checks import check_images, check_number, check_smoothing
 from .masks import MaskInput
 from .outputs import IdealOutput
 from .pipeline_inputs import Preparation, is_many, read_batches
@@ -78,8 +78,8 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
             references: a references file or an `IdealReferences`, instead of the seven arguments above.
             threshold: images with a score at or above it are anomalous, 0..1; default: the threshold of the
                 references for scores of this `top_fraction` and `ignore_mask`, or 0.5 if they are not calibrated.
-            smoothing: standard deviation of the Gaussian smoothing of the anomaly map, in pixels of the model's input;
-                default: 4.
+            smoothing: standard deviation of the Gaussian smoothing of the anomaly map, in pixels of the model's input,
+                at most 512; default: 4.
             ignore_mask: a mask, in any form, of what to ignore in every image. The map is 0 there, and patches that
                 touch it affect neither the score nor the rest of the map.
             top_fraction: share of the highest patch scores whose mean is the score; default: that of the model.
@@ -118,6 +118,8 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
         kept = (self._preprocess_params, self._forward_params, self._postprocess_params)
         preprocess, forward, postprocess = ({**old, **new} for old, new in zip(kept, given, strict=True))
         forward["references"] = references = self._references(given[1].get("references"), stacklevel=5)
+        if postprocess.get("return_explanation"):
+            check_explainable(references)
         if references.tile_size is not None:
             preprocess["tiled"] = True
         return preprocess, forward, postprocess
@@ -158,7 +160,7 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
         """Check the arguments and divide them among `preprocess`, `_forward` and `postprocess`; encodes nothing."""
         check_names(references, [*ReferenceInputs.names(), *OPTIONS])
         check_number("threshold", threshold, "in 0..1", lambda value: 0 <= value <= 1)
-        check_number("smoothing", smoothing, ">= 0", lambda value: 0 <= value < float("inf"))
+        check_smoothing(smoothing)
         check_number("top_fraction", top_fraction, "> 0, at most 1", lambda value: 0 < value <= 1)
         flags = {"return_mask": return_mask, "return_regions": return_regions, "return_overlay": return_overlay}
         flags["return_explanation"] = return_explanation
@@ -223,9 +225,10 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
         query = torch.stack([item.pop("query") for item in items])  # (b, 3, H, W)
         check_images("query", query, (4,), self.model.config.patch_size, self.model.config.num_channels)
         features = self.model.extract_features(query)  # (b, h, w, C)
-        scores = self.model.score_features(features, references, size).patch_scores  # (b, h, w)
-        for item, patches, patch_scores in zip(items, features, scores, strict=True):
-            counted = item.get("counted", torch.ones_like(patch_scores, dtype=torch.bool))
+        everything = torch.ones(features.shape[1:3], dtype=torch.bool)
+        all_counted = torch.stack([item.get("counted", everything) for item in items]).to(features.device)  # (b, h, w)
+        scores = self.model.score_features(features, references, size, counted=all_counted).patch_scores  # (b, h, w)
+        for item, patches, patch_scores, counted in zip(items, features, scores, all_counted, strict=True):
             counted_scores = patch_scores[counted][None]  # (1, n)
             score = image_scores(counted_scores, fraction)
             item |= {"patch_scores": patch_scores, "score": score, "top_fraction": fraction}

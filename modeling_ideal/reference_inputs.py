@@ -8,7 +8,15 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from .calibration import DEFAULT_FALSE_ALARM, encode_pictures
-from .image_inputs import ADDRESSES, ImageInput, file_content, image_list, is_single_image, open_image
+from .image_inputs import (
+    ADDRESSES,
+    ImageInput,
+    check_ordered,
+    file_content,
+    image_list,
+    is_single_image,
+    open_image,
+)
 from .input_checks import check_number
 from .masks import MaskInput, mask_list
 from .reference_pictures import ReferencePictures
@@ -75,7 +83,7 @@ class ReferenceInputs:
         if self.references is not None:
             return self._known(model, processor)
         images, types = self._listed()
-        if self.tiling is not None and not isinstance(self.tiling, int):
+        if self.tiling is not None and not (isinstance(self.tiling, int) and self.tiling >= 0):
             raise ValueError(f"tiling: expected True, False or a number of pixels, got {self.tiling!r}")
         if self.tiling:
             references = self._tiled(model, processor, **images)
@@ -138,13 +146,15 @@ class ReferenceInputs:
             if len(listed) != len(abnormal):
                 raise ValueError(f"masks: expected one for each of {len(abnormal)} abnormal images, got {len(listed)}")
             masks = [file_content(mask, f"masks[{index}]") for index, mask in enumerate(listed)]
+        if not isinstance(self.types, (str, type(None))):
+            check_ordered(self.types, "types", "a list of names")
         types = [self.types] if isinstance(self.types, str) else list(() if self.types is None else self.types)
         if not all(isinstance(name, str) for name in types):
             raise ValueError(f"types: expected names, got {types}")
         if types and len(types) != len(abnormal or ()):
             raise ValueError(f"types: expected one for each of {len(abnormal or ())} abnormal references, got {types}")
         check_number("false_alarm", self.false_alarm, ">= 0, below 0.5", lambda value: 0 <= value < 0.5)
-        if self.keep_pictures not in (None, True, False):
+        if not isinstance(self.keep_pictures, (bool, type(None))):
             raise ValueError(f"keep_pictures: expected True or False, got {self.keep_pictures!r}")
         return {"normal_refs": normal, "abnormal_refs": abnormal, "masks": masks}, types
 

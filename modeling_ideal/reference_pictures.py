@@ -4,7 +4,7 @@ Encoding and calibration need the features of every picture, the marked patches,
 there is only one picture of a kind, the features of its altered copies.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -148,6 +148,16 @@ class ReferencePictures:
                 parts["features"] = bank[: count * height * width].view(count, height, width, -1)
             groups[kind] = PictureGroup(hashes=hashes, **parts)  # type: ignore[arg-type]
         return cls(groups.get("normal"), groups.get("abnormal"), header["false_alarm"])
+
+
+def check_different(normal: Sequence[str], abnormal: Sequence[str]) -> None:
+    """Raise ValueError if a picture, given by a hash of its content, is both a normal and an abnormal reference."""
+    for index, content in enumerate(abnormal):
+        if content in normal:
+            raise ValueError(
+                "expected different pictures as normal and abnormal references, got one that is both: "
+                f"normal[{normal.index(content)}] and abnormal[{index}]"
+            )
 
 
 def is_pictures_header(value: Any) -> bool:

@@ -10,7 +10,7 @@ from .augmentation import altered_copies, altered_masks
 from .input_checks import check_references
 from .masks import patch_masks
 from .modeling_ideal import IdealModel
-from .reference_pictures import PictureGroup, ReferencePictures
+from .reference_pictures import PictureGroup, ReferencePictures, check_different
 from .turned_copies import turned_patches
 
 
@@ -41,11 +41,14 @@ def read_pictures(
     known = ReferencePictures(None, None) if known is None else known.to(model.device)
     false_alarm = known.false_alarm if false_alarm is None else false_alarm
     calibrated = false_alarm is None or false_alarm > 0
-    return ReferencePictures(
+    pictures = ReferencePictures(
         _group(model, normal_refs, None, known.normal, "normal", calibrated),
         _group(model, abnormal_refs, masks, known.abnormal, "abnormal", calibrated),
         false_alarm,
     )
+    if pictures.normal is not None and pictures.abnormal is not None:
+        check_different(pictures.normal.hashes, pictures.abnormal.hashes)
+    return pictures
 
 
 def _group(

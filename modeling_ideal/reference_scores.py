@@ -12,16 +12,17 @@ from torch import Tensor
 
 from .input_checks import check_number
 from .normal_variation_eraser import unit
-from .scoring import cosine_distance, image_scores
+from .scoring import cosine_distance, image_scores, smooth_patches
 from .threshold import DEFAULT_PRIOR, LOWEST_SCORE, Calibration, ScorePrior
 
 LEAST_DIVERSITY = 0.05  # of products of the source, carpet has the least, 0.1
+NOT_JUDGED = -1.0  # in place of the score of a patch of a tile that another tile judges, or that shows a defect
 LEVEL_FRACTION = 0.01  # the top fraction of the scores that the level of a prior is for
 
 
 @dataclass(frozen=True)
 class ReferenceScores:
-    """Patch scores of a reference set, each picture scored as if it were new; always on the CPU.
+    """Patch scores of a reference set before smoothing, each picture scored as if it were new; always on the CPU.
 
     A picture is h x w patches, or T tiles (T, h, w), whose highest score is its own. A picture with fewer tiles than
     others has some of them twice.
@@ -34,6 +35,8 @@ class ReferenceScores:
         num_normal: number of different pictures that the normal scores come from.
         grid: rows and columns of the T tiles of every normal picture; None without tiles, or if pictures differ.
         diversity: how much the patches of a normal picture differ, see the function; None if it is not known.
+        smoothing: standard deviation, in patches, of the Gaussian that image scores are smoothed with; None if the
+            scores have been smoothed already, in a file of an earlier release.
     """
 
     normal: Tensor
@@ -42,6 +45,7 @@ class ReferenceScores:
     num_normal: int
     grid: tuple[int, int] | None = None
     diversity: float | None = None
+    smoothing: float | None = 0.0
 
     def calibrate(
         self,
@@ -61,6 +65,11 @@ class ReferenceScores:
         """
         check_number("top_fraction", top_fraction, "> 0, at most 1", lambda value: 0 < value <= 1)
         if counted is not None:
+            if self.smoothing is None:
+                raise ValueError(
+                    "references: expected ones of this release, to find the threshold for the patches that are not "
+                    "ignored, got ones of an earlier release; encode the references again"
+                )
             shapes = self._picture_shapes()
             if shapes != {tuple(counted.shape)}:
                 raise ValueError(
@@ -91,7 +100,22 @@ class ReferenceScores:
 
     def typical_scores(self) -> list[float]:
         """The median score of all normal patches of each picture, which a small defect does not move."""
-        return [torch.cat(tiles).median().item() for tiles in self._normal_patches(None) if tiles]
+        return [torch.cat(tiles).median().item() for tiles in self._normal_patches(None, judged=True) if tiles]
+
+    def _smoothed(self, scores: Tensor, counted: Tensor | None) -> Tensor:
+        """Smooth the scores (..., h, w) of a picture as the model does; 0 for patches that are not judged."""
+        tiles = scores.view(-1, *scores.shape[-2:])
+        here = _counted(scores, counted).view_as(tiles)
+        smoothed = torch.zeros_like(tiles)
+        for tile, count, result in zip(tiles, here, smoothed, strict=True):
+            judged = tile != NOT_JUDGED
+            if not judged.any():
+                continue
+            sides = (judged.any(1).nonzero()[:, 0], judged.any(0).nonzero()[:, 0])
+            core = tuple(slice(int(places[0]), int(places[-1]) + 1) for places in sides)
+            weights = (judged & count)[core][None]
+            result[core] = smooth_patches(tile[core][None], self.smoothing or 0.0, weights)[0]
+        return smoothed.view_as(scores)
 
     @property
     def tiled(self) -> bool:
@@ -114,13 +138,17 @@ class ReferenceScores:
             )
         return {(*self.grid, *self.normal.shape[2:])}
 
-    def _normal_patches(self, counted: Tensor | None) -> Iterator[list[Tensor]]:
-        """Scores of the normal patches that count, (p,) for each tile of each picture."""
+    def _normal_patches(self, counted: Tensor | None, judged: bool = False) -> Iterator[list[Tensor]]:
+        """Scores of the normal patches that count, (p,) for each tile of each picture; only of `judged` ones if so."""
         if len(self.normal):
-            yield from (_tiles(scores, _counted(scores, counted)) for scores in self.normal)
+            pictures, good = self.normal, torch.ones_like(self.normal, dtype=torch.bool)
         elif self.marked is not None:
-            for scores, mark in zip(self.abnormal, self.marked, strict=True):
-                yield _tiles(scores, _counted(scores, counted) & ~mark)
+            pictures, good = self.abnormal, ~self.marked
+        else:
+            return
+        for scores, here in zip(pictures, good, strict=True):
+            here = here & _counted(scores, counted)
+            yield _tiles(self._smoothed(scores, counted), here & (scores != NOT_JUDGED) if judged else here)
 
     def _abnormal_scores(self, top_fraction: float, counted: Tensor | None) -> Iterator[float]:
         """Image scores of the abnormal references, at most what the patches of a marked defect alone would give.
@@ -132,6 +160,7 @@ class ReferenceScores:
             return
         for index, scores in enumerate(self.abnormal):
             here = _counted(scores, counted)
+            scores = self._smoothed(scores, counted)
             patches = _tiles(scores, here)
             if self.marked is None:
                 yield _picture_score(patches, top_fraction)
@@ -158,13 +187,18 @@ def geometric_mean(scores: Sequence[float]) -> float:
 
 def equal_pictures(pictures: Iterable[Tensor | np.ndarray]) -> list[list[int]]:
     """Group the indices of equal pictures, given as pixels or features: one is not new if another is a reference."""
-    groups: dict[tuple, list[int]] = {}
-    for index, picture in enumerate(pictures):
-        if isinstance(picture, Tensor):  # as bytes, since NumPy does not know all types
-            picture = picture.detach().cpu().contiguous().view(torch.uint8).numpy()
-        content = np.ascontiguousarray(picture)
-        groups.setdefault((content.shape, hashlib.sha256(content.data).digest()), []).append(index)
+    groups: dict[str, list[int]] = {}
+    for index, content in enumerate(map(picture_hash, pictures)):
+        groups.setdefault(content, []).append(index)
     return list(groups.values())
+
+
+def picture_hash(picture: Tensor | np.ndarray) -> str:
+    """A hash of the values and the shape of a picture."""
+    if isinstance(picture, Tensor):  # as bytes, since NumPy does not know all types
+        picture = picture.detach().cpu().contiguous().view(torch.uint8).numpy()
+    content = np.ascontiguousarray(picture)
+    return f"{content.shape} {hashlib.sha256(content.data).hexdigest()}"
 
 
 def _counted(scores: Tensor, counted: Tensor | None) -> Tensor:

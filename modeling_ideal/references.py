@@ -122,14 +122,15 @@ class IdealReferences:
                 + f", got a threshold for top_fraction={self.top_fraction} alone; encode the references again"
             )
         key = (top_fraction, None if counted is None else (tuple(counted.shape), counted.cpu().numpy().tobytes()))
-        if key not in self._calibrations:
+        found = self._calibrations.get(key)  # other threads may clear them at any moment
+        if found is None:
             if len(self._calibrations) >= CALIBRATIONS_KEPT:
                 self._calibrations.clear()
             found = self.scores.calibrate(top_fraction, self.calibration.false_alarm, self.calibration.prior, counted)
             self._calibrations[key] = found
             if found.warning not in (None, self.calibration.warning):
                 warnings.warn(found.warning, stacklevel=2)
-        return self._calibrations[key]
+        return found
 
     def check_values(self) -> None:
         """Raise ValueError if any value is NaN or infinite; scores would be too, or would mean nothing."""
@@ -213,6 +214,7 @@ class IdealReferences:
             "previews": None if self.previews is None else self.previews.header(),
             "scored_grid": None if self.scores is None else self.scores.grid,
             "diversity": None if self.scores is None else self.scores.diversity,
+            "scored_smoothing": None if self.scores is None else self.scores.smoothing,
         }
         tensors = self._tensors()
         tensors |= {} if self.pictures is None else self.pictures.tensors(self.normal_features[0])
@@ -245,19 +247,16 @@ class IdealReferences:
         """Read a file written by `save`; the model checks on use that it encoded the references."""
         file_format, header, tensors = read_references(path)
         sets, pictures, calibration = (header.pop(name) for name in ("num_sets", "scored_pictures", "calibration"))
-        grid, diversity = header.pop("scored_grid"), header.pop("diversity")
+        grid, *known = (header.pop(name) for name in ("scored_grid", "diversity", "scored_smoothing"))
         normal, abnormal, marked = (tensors.pop(name, None) for name in SCORE_TENSORS)
         scores = None
         if normal is not None and abnormal is not None:
-            scores = ReferenceScores(normal, abnormal, marked, pictures, grid and tuple(grid), diversity)
+            scores = ReferenceScores(normal, abnormal, marked, pictures, grid and tuple(grid), *known)
         header["tile_size"] = header["tile_size"] and tuple(header["tile_size"])
         header["pictures"] = header["pictures"] and ReferencePictures.from_file(header["pictures"], tensors)
         header["previews"] = header["previews"] and Previews.from_file(header["previews"], tensors)
-        groups: dict[str, Any] = {
-            name: [tensors[f"{name}.{index}"] for index in range(sets)]
-            for name in SET_TENSORS
-            if f"{name}.0" in tensors
-        }
+        kinds = [name for name in SET_TENSORS if f"{name}.0" in tensors]
+        groups: dict[str, Any] = {name: [tensors[f"{name}.{index}"] for index in range(sets)] for name in kinds}
         references = cls(
             **groups,
             **header,

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from .configuration_ideal import WIDEST_SMOOTHING
 from .input_checks import check_finite
 from .reference_pictures import check_pictures, is_pictures_header
 from .reference_previews import check_previews, is_previews_header
@@ -22,6 +23,7 @@ SET_TENSORS = (
     "abnormal_sources",
     "abnormal_features",
 )  # one tensor for each set
+LARGEST_TILE_SIDE = 4096  # pixels; smaller pictures are padded to a tile, so a file could ask for any memory
 MASK_SOURCES = ("given", "estimated", "none")
 SCORE_TENSORS = ("scores.normal", "scores.abnormal", "scores.marked")
 
@@ -89,16 +91,26 @@ def _check_header(text: str) -> dict[str, Any]:
         "types": ("a list of names", lambda value: _is_list(value, str)),
         "fingerprint": ("a text", lambda value: isinstance(value, str)),
         "calibration": ("a calibration or null", lambda value: value is None or _is_calibration(value)),
-        "tile_size": ("two integers >= 1 or null", lambda value: value is None or _is_size(value)),
+        "tile_size": (
+            f"two integers in 1..{LARGEST_TILE_SIDE} or null",
+            lambda value: value is None or (_is_size(value) and max(value) <= LARGEST_TILE_SIDE),
+        ),
         "processing": ("settings or null", lambda value: value is None or isinstance(value, dict)),
         "scored_pictures": ("an integer >= 0", _is_count),
         "pictures": ("pictures or null", lambda value: value is None or is_pictures_header(value)),
         "previews": ("small pictures or null", lambda value: value is None or is_previews_header(value)),
         "scored_grid": ("two integers >= 1 or null", lambda value: value is None or _is_size(value)),
+        "scored_smoothing": (
+            f"a number in 0..{WIDEST_SMOOTHING} or null",
+            lambda value: value is None or _is_number(value, WIDEST_SMOOTHING),
+        ),
         "diversity": ("a number in 0..1 or null", lambda value: value is None or _is_share(value)),
     }
     absent = dict.fromkeys(
-        ("calibration", "tile_size", "processing", "pictures", "previews", "scored_grid", "diversity")
+        (
+            *("calibration", "tile_size", "processing", "pictures", "previews"),
+            *("scored_grid", "scored_smoothing", "diversity"),
+        )
     )
     header = {**absent, "scored_pictures": 0, **header}
     for name, (expected, holds) in checks.items():
@@ -194,7 +206,11 @@ def _is_size(value: Any) -> bool:
 
 
 def _is_share(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and 0 <= value <= 1
+    return _is_number(value, 1)
+
+
+def _is_number(value: Any, highest: float) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= highest
 
 
 def _is_calibration(value: Any) -> bool:

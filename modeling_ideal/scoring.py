@@ -140,9 +140,18 @@ def highest_patches(scores: Tensor, top_fraction: float) -> Tensor:
     return flat.topk(max(1, int(flat.shape[1] * top_fraction)), dim=1).indices
 
 
-def smooth_patches(scores: Tensor, sigma: float) -> Tensor:
-    """Smooth patch scores (B, h, w) with a Gaussian of `sigma` patches; 0 for none."""
-    return gaussian_smoothing(scores, sigma) if sigma else scores
+def smooth_patches(scores: Tensor, sigma: float, counted: Tensor | None = None) -> Tensor:
+    """Smooth patch scores (B, h, w) with a Gaussian of `sigma` patches; 0 for none.
+
+    With `counted` (B, h, w), bool, only patches that count spread, and only to each other; the others are 0.
+    """
+    if counted is None or bool(counted.all()):
+        return gaussian_smoothing(scores, sigma) if sigma else scores
+    if not sigma:
+        return scores * counted
+    weights = counted.to(scores.dtype)
+    spread = gaussian_smoothing(weights, sigma).clamp_min(NO_WEIGHT)
+    return gaussian_smoothing(scores * weights, sigma) / spread * weights
 
 
 def scores_and_weights(scores: Tensor, counted: Tensor) -> Tensor:

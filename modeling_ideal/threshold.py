@@ -207,8 +207,9 @@ def _warnings(threshold: float, false_alarm: float, abnormal: Sequence[float], c
         warnings.append("the threshold is the highest score there is: nothing will be called anomalous")
     supported = 1 / (count + 1)
     if false_alarm < supported:
+        needed = math.ceil(1 / false_alarm) - 1 if false_alarm >= 1e-6 else "over a million"
         warnings.append(
             f"{count} normal image(s) alone support a false-alarm rate of {supported:.3g} at best, {false_alarm:.3g} "
-            f"needs {math.ceil(1 / false_alarm) - 1}: the threshold also rests on the scores of other products"
+            f"needs {needed}: the threshold also rests on the scores of other products"
         )
     return warnings

@@ -16,7 +16,7 @@ from torch import Tensor
 from .augmentation import altered_copies, altered_masks
 from .masks import patch_masks
 from .modeling_ideal import IMAGES_AT_ONCE, IdealModel
-from .reference_scores import ReferenceScores
+from .reference_scores import NOT_JUDGED, ReferenceScores
 from .references import IdealReferences
 from .tile_encoder import TileEncoder, progress
 from .tile_references import TiledReferences
@@ -44,11 +44,12 @@ def scores_as_new(
         _same_number_of_tiles(marks) if marks else None,
         len(known.normal),
         grids.pop() if len(grids) == 1 else None,
+        smoothing=encoder.model.config.patch_smoothing,
     )
 
 
 def _score_normal(encoder: TileEncoder, known: TiledReferences) -> list[Tensor]:
-    """Patch scores (T, h, w) of each normal picture, or of the altered copies of a single one; 0 where marked."""
+    """Patch scores (T, h, w) of each normal picture, or of the altered copies of a single one."""
     if len(known.normal) > 1:
         return [_score_blocks(encoder, known, index) for index in range(len(known.normal))]
     picture = known.normal[0]
@@ -56,7 +57,7 @@ def _score_normal(encoder: TileEncoder, known: TiledReferences) -> list[Tensor]:
     masks = [] if picture.mask is None else list(picture.grid.cut(picture.mask))
     cores = [picture.grid.core(place) for place in range(len(tiles))]
     scores, marked = _score_copies(encoder, known.encode(), tiles, masks, cores)
-    return [part if marked is None else part * ~marked[index] for index, part in enumerate(scores)]
+    return [part if marked is None else _without_marked(part, marked[index]) for index, part in enumerate(scores)]
 
 
 def _score_abnormal(
@@ -71,7 +72,7 @@ def _score_abnormal(
     found = []
     for group in equal_defects:
         defect, references = known.defects[group[0]], known.encode(without_defects=group)
-        scores = torch.stack([patch_scores(encoder.model, tile, references) for tile in defect.features])
+        scores = torch.stack([_patch_scores(encoder.model, tile, references) for tile in defect.features])
         found.append((scores, None if defect.marked is None else defect.marked.cpu()))
     return found
 
@@ -89,22 +90,28 @@ def _score_copies(
     for index, tile in enumerate(progress(tiles, len(tiles), "altered copies")):
         copies = altered_copies(encoder.pixels([tile]), patch_size)  # (n, 3, H, W)
         features = encoder.model.extract_features(copies, IMAGES_AT_ONCE)
-        scores.append(torch.stack([patch_scores(encoder.model, copy, references, cores[index]) for copy in features]))
+        scores.append(torch.stack([_patch_scores(encoder.model, copy, references, cores[index]) for copy in features]))
         if masks:
             moved = altered_masks(torch.from_numpy(masks[index].copy())[None], patch_size)
             marked.append(patch_masks(moved, patch_size))
     return torch.stack(scores, 1), torch.stack(marked, 1) if marked else None
 
 
-def patch_scores(model: IdealModel, features: Tensor, references: IdealReferences, core: Core = WHOLE) -> Tensor:
-    """Patch scores (h, w), on the CPU, of the features (h, w, C) of a tile; 0 outside its core."""
-    scores = torch.zeros(features.shape[:2])
-    scores[core] = model.score_features(features[core][None], references, (1, 1)).patch_scores[0].cpu()
+def _patch_scores(model: IdealModel, features: Tensor, references: IdealReferences, core: Core = WHOLE) -> Tensor:
+    """Patch scores (h, w), not smoothed, of the features (h, w, C) of a tile; `NOT_JUDGED` outside its core."""
+    scores = torch.full(features.shape[:2], NOT_JUDGED)
+    found = model.score_features(features[core][None], references, (1, 1), smoothed=False)
+    scores[core] = found.patch_scores[0].cpu()
     return scores
 
 
+def _without_marked(scores: Tensor, marked: Tensor) -> Tensor:
+    """Scores (..., h, w), `NOT_JUDGED` where a defect is `marked`."""
+    return torch.where(marked.cpu(), NOT_JUDGED, scores)
+
+
 def _score_blocks(encoder: TileEncoder, known: TiledReferences, index: int) -> Tensor:
-    """Patch scores (T, h, w) of a normal picture, block by block; 0 where a defect is marked."""
+    """Patch scores (T, h, w) of a normal picture, block by block."""
     picture = known.normal[index]
     if picture.features is None:
         raise RuntimeError("expected the features of pictures that are to be scored")
@@ -114,9 +121,9 @@ def _score_blocks(encoder: TileEncoder, known: TiledReferences, index: int) -> T
         references = known.encode((index, touching), picture.defects if others else ())
         for place in block:
             core = picture.grid.core(place)
-            scores[place] = patch_scores(encoder.model, picture.features[place], references, core)
+            scores[place] = _patch_scores(encoder.model, picture.features[place], references, core)
     merged = torch.stack([scores[place] for place in range(len(scores))])
-    return merged if picture.mask is None else merged * ~encoder.patch_masks(picture.mask).cpu()
+    return merged if picture.mask is None else _without_marked(merged, encoder.patch_masks(picture.mask))
 
 
 def _same_number_of_tiles(pictures: Sequence[Tensor]) -> Tensor:

@@ -12,6 +12,7 @@ from transformers.utils import logging
 from .image_processing_ideal import IdealImageProcessor
 from .masks import patch_masks
 from .modeling_ideal import IMAGES_AT_ONCE, IdealModel
+from .references_file import LARGEST_TILE_SIDE
 from .tile_grid import TileGrid
 
 Tile = TypeVar("Tile")
@@ -53,6 +54,8 @@ class TileEncoder:
             image_std=processor.image_std,
         )
         self.tile_size = (self.processor.size["height"], self.processor.size["width"])
+        if max(self.tile_size) > LARGEST_TILE_SIDE:
+            raise ValueError(f"tile_size: expected sides of at most {LARGEST_TILE_SIDE} pixels, got {self.tile_size}")
 
     def grid(self, picture: np.ndarray) -> TileGrid:
         """The tiles of a picture or mask (H, W, ...)."""

@@ -20,14 +20,15 @@ from torch import Tensor
 
 from .image_inputs import ImageInput, image_list, load_image
 from .image_processing_ideal import IdealImageProcessor, gaussian_smoothing
-from .input_checks import check_number
+from .input_checks import check_number, check_smoothing
 from .masks import MaskInput, load_area, load_mask, mask_list
 from .modeling_ideal import IdealModel
-from .reference_scores import equal_pictures
+from .reference_pictures import check_different
+from .reference_scores import equal_pictures, picture_hash
 from .references import IdealReferences
 from .scoring import highest_patches, image_scores, scores_and_weights, upsample, weighted_map
 from .threshold import Calibration
-from .tile_calibration import patch_scores, scores_as_new
+from .tile_calibration import Core, scores_as_new
 from .tile_encoder import TileEncoder
 from .tile_references import TiledReferences, candidate_share, marked_defect, read_normal, unmarked_defect
 
@@ -140,7 +141,7 @@ class TiledDetector:
                 neither the score nor the rest of the map.
             name: what to call the picture in error messages.
         """
-        check_number("smoothing", smoothing, ">= 0", lambda value: 0 <= value < math.inf)
+        check_smoothing(smoothing)
         check_number("top_fraction", top_fraction, "> 0, at most 1", lambda value: 0 < value <= 1)
         if references.tile_size != self.tile_size:
             raise ValueError(
@@ -156,7 +157,7 @@ class TiledDetector:
         highest, patches = -1.0, references.normal_features[0][:0]
         for index, features in enumerate(self.encoder.picture_features(picture, name)):
             core, here = grid.core(index), counted[index % len(counted)]  # (h, w)
-            scores = patch_scores(self.model, features, references, core)  # (h, w)
+            scores = self._patch_scores(features, references, core, here)  # (h, w)
             parts = scores[core][None] if ignored is None else scores_and_weights(scores[core], here[core])
             grid.add(merged, index, upsample(parts, grid.core_size(index)).numpy())
             if not here.any():
@@ -173,6 +174,13 @@ class TiledDetector:
             return TiledDetection(highest, maps[0], patches, None)
         counted = counted.unflatten(0, grid.shape)
         return TiledDetection(highest, weighted_map(maps[0], maps[1], ignored), patches, counted)
+
+    def _patch_scores(self, features: Tensor, references: IdealReferences, core: Core, counted: Tensor) -> Tensor:
+        """Patch scores (h, w), on the CPU, of the features (h, w, C) of a tile; 0 outside its core."""
+        scores, counted = torch.zeros(counted.shape), counted[core][None].to(features.device)
+        found = self.model.score_features(features[core][None], references, (1, 1), counted=counted)
+        scores[core] = found.patch_scores[0].cpu()
+        return scores
 
     def _counted(
         self, ignore_mask: MaskInput | None, size: tuple[int, int], name: str
@@ -231,6 +239,8 @@ class TiledDetector:
     ) -> TiledReferences:
         """Encode the normal pictures, or the marked defects without any; equal pictures once."""
         pictures = [load_image(image, f"normal[{index}]") for index, image in enumerate(normal)] or defects
+        if len(normal):
+            check_different(*(list(map(picture_hash, group)) for group in (pictures, defects)))
         groups = equal_pictures(pictures)
         grids = [self.encoder.grid(pictures[group[0]]) for group in groups]
         limit = None if all(len(grid) == 1 for grid in grids) else self.max_patches

@@ -9,7 +9,7 @@ import torch
 from modeling_ideal import IdealReferences
 from modeling_ideal.cli import main
 from modeling_ideal.detection.drift import FEWEST, RECENT, DriftWatch
-from modeling_ideal.reference_scores import ReferenceScores
+from modeling_ideal.reference_scores import NOT_JUDGED, ReferenceScores
 
 from .test_line import DETECT, at_line, line  # noqa: F401 - fixtures
 
@@ -73,6 +73,14 @@ def test_typical_scores_are_medians_of_normal_patches(tiles):
     marked[:, 1:3] = True
     abnormal = torch.where(marked, 0.9, 0.2)
     assert ReferenceScores(torch.zeros(0, 0, 0), abnormal, marked, 1).typical_scores() == pytest.approx([0.2])
+
+
+def test_patches_of_a_tile_that_another_tile_judges_do_not_count():
+    """They have no score; zeros in their place would lower the median, and good parts would seem to have drifted."""
+    scores = torch.full((2, 2, 4, 4), NOT_JUDGED)
+    scores[:, 0, :, :1], scores[:, 1, :, 3:] = 0.2, 0.4
+    found = ReferenceScores(scores, torch.zeros(0, 0, 0, 0), None, 2, smoothing=0.5).typical_scores()
+    assert found == pytest.approx([0.2, 0.2])
 
 
 def test_drift_is_in_the_table_the_results_and_the_report(at_line, monkeypatch, capsys):  # noqa: F811

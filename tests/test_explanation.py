@@ -142,7 +142,7 @@ def test_with_other_results_and_for_many_pictures(pipe):
 
 def test_what_cannot_be_explained_is_refused(pipe):
     with pytest.raises(ValueError, match="expected references of whole pictures, got references in tiles"):
-        pipe(photograph(5), normal=[photograph(1)], tiling=True, return_explanation=True)
+        pipe([photograph(5)], normal=[photograph(1)], tiling=True, return_explanation=True)  # before it judges any
     references = pipe.model.encode_references(random_images(2))
     with pytest.raises(ValueError, match="got some of an earlier release or made from tensors, which do not"):
         pipe(photograph(5), references=references, return_explanation=True)

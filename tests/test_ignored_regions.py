@@ -5,10 +5,12 @@ import pytest
 import torch
 from transformers import pipeline
 
-from modeling_ideal import IdealImageProcessor
+from modeling_ideal import IdealImageProcessor, IdealReferences
 from modeling_ideal.pipeline_inputs import read_ignored
+from modeling_ideal.reference_scores import ReferenceScores
 from modeling_ideal.scoring import scores_and_weights, weighted_map
 
+from . import plain
 from .conftest import PATCH, tiny_model
 from .pictures import photograph
 
@@ -56,6 +58,47 @@ def test_nothing_of_an_ignored_patch_spreads():
     expected = torch.full((4, 4), 0.2)
     expected[0, 0] = 0
     torch.testing.assert_close(weighted_map(*blurred, ignored), expected)
+
+
+def smoothing_pipe(sigma=0.7):
+    processor = IdealImageProcessor(size=8 * PATCH, patch_size=PATCH)
+    return pipeline("anomaly-detection", model=tiny_model(patch_smoothing=sigma), image_processor=processor)
+
+
+@pytest.mark.parametrize("tiling", [None, True])
+def test_smoothing_of_patch_scores_spreads_nothing_of_an_ignored_patch(tiling):
+    image, given = photograph(3, SIZE), {"normal": [photograph(1, SIZE)], "false_alarm": 0, "tiling": tiling}
+    sharp, smooth = smoothing_pipe(0), smoothing_pipe()
+    features = sharp.model.extract_features(sharp.image_processor(query=image)["query"])
+    scores = sharp.model.score_features(features, sharp.encode_references(**given), SIZE).patch_scores[0].numpy()
+    counted = np.ones((8, 8))
+    counted[:2, :3] = 0
+    expected = (plain.smooth(scores * counted, 0.7) / plain.smooth(counted, 0.7))[counted > 0]
+    for top_fraction in (0.01, 0.3, 1.0):
+        result = smooth(image, **given, ignore_mask=CORNER, top_fraction=top_fraction)
+        assert result["score"] == pytest.approx(plain.image_score(expected.tolist(), top_fraction), abs=1e-6)
+
+
+@pytest.mark.parametrize("tiling", [None, True])
+def test_a_threshold_is_for_scores_that_are_smoothed_in_the_same_way(tiling, tmp_path):
+    """A reference scored as if it were new has the score that it has as a new picture, whatever is ignored."""
+    pipe, first, second = smoothing_pipe(), photograph(1, SIZE), photograph(2, SIZE)
+    pipe.set_references(normal=[first, second], tiling=tiling).save(tmp_path / "both.safetensors")
+    counted = torch.ones(8, 8, dtype=torch.bool)
+    counted[:2, :3] = False
+    counted = counted if tiling is None else counted[None, None]
+    for asked, here in (({}, None), ({"ignore_mask": CORNER}, counted)):
+        new = pipe(first, normal=[second], tiling=tiling, false_alarm=0, threshold=0.5, **asked)["score"]
+        known = IdealReferences.load(tmp_path / "both.safetensors")
+        calibration = known.calibrated_for(known.top_fraction, here)
+        assert calibration.normal_scores[0] == pytest.approx(new, abs=1e-6)
+
+
+def test_scores_that_an_earlier_release_has_smoothed_are_not_for_ignored_patches():
+    scores = ReferenceScores(torch.rand(3, 4, 4), torch.zeros(0, 4, 4), None, 3, smoothing=None)
+    assert scores.calibrate(0.01, 0.05).threshold > 0
+    with pytest.raises(ValueError, match="expected ones of this release, to find the threshold for the patches"):
+        scores.calibrate(0.01, 0.05, counted=torch.eye(4, dtype=torch.bool))
 
 
 @pytest.mark.parametrize(

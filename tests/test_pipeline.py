@@ -233,7 +233,16 @@ BAD_CALLS = {
         "tiling: expected True, False or a number of pixels, got 'small'",
     ),
     "a word": ({"threshold": "high"}, "threshold: expected a number in 0..1, got 'high'"),
-    "negative smoothing": ({"smoothing": -1}, "smoothing: expected a number >= 0, got -1"),
+    "negative smoothing": ({"smoothing": -1}, r"smoothing: expected a number in 0\.\.512, got -1"),
+    "smoothing of any memory": ({"smoothing": 1e6}, r"smoothing: expected a number in 0\.\.512, got 1000000"),
+    "tiles of less than nothing": (
+        {"normal": [photograph(1)], "tiling": -5},
+        "tiling: expected True, False or a number of pixels, got -5",
+    ),
+    "no answer": (
+        {"normal": [photograph(1)], "keep_pictures": np.ones(3)},
+        r"keep_pictures: expected True or False, got array",
+    ),
     "nothing at the top": ({"top_fraction": 0}, "top_fraction: expected a number > 0, at most 1, got 0"),
     "everything ignored": (
         {"ignore_mask": (0, 0, 40, 30)},

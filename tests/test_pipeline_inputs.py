@@ -212,6 +212,23 @@ BAD_REFERENCES = {
         r"types: expected one for each of 1 abnormal references, got \['a', 'b'\]",
     ),
     "types without": ({"types": "a", "abnormal": None, "masks": None}, "types: expected one for each of 0"),
+    "masks by name": (
+        {"abnormal": ["3.png", "4.png"], "masks": {"3.png": "3_mask.png", "4.png": "4_mask.png"}},
+        "masks: expected one for each of 2 abnormal images, got dict",
+    ),
+    "one mask file for two": (
+        {"abnormal": [photograph(3), photograph(4)], "masks": "ab"},
+        "masks: expected one for each of 2 abnormal images, got a single one",
+    ),
+    "a number as masks": (
+        {"abnormal": [photograph(3), photograph(4)], "masks": 3},
+        "masks: expected one for each of 2 abnormal images, got int",
+    ),
+    "types by name": ({"types": {"3.png": "dent"}}, "types: expected a list of names, got dict"),
+    "types in no order": ({"types": {"dent"}}, "types: expected a list of names, got set"),
+    "a number as types": ({"types": 3}, "types: expected a list of names, got int"),
+    "pictures by name": ({"normal": {"1.png": photograph(1)}}, "normal: expected an image or a list of .*, got dict"),
+    "pictures in no order": ({"abnormal": {"3.png"}}, "abnormal: expected an image or a list of images, got set"),
     "a percentage": ({"false_alarm": 5}, "false_alarm: expected a number >= 0, below 0.5, got 5"),
     "nested": ({"normal": [[photograph(1)]]}, r"normal\[0\]: expected an image, got list"),
 }
@@ -222,10 +239,21 @@ BAD_REFERENCES = {
 def test_bad_references_are_refused_before_anything_is_encoded(pipe, monkeypatch, case, tiling):
     monkeypatch.setattr(pipe.model, "extract_features", lambda *_: pytest.fail("encoded before the check"))
     changes, message = BAD_REFERENCES[case]
-    if tiling and "masks:" in message:
-        message = "masks: expected one for each of 1 abnormal images, got 2"
     with pytest.raises(ValueError, match=message):
         pipe.set_references(**{**MARKED, **changes}, tiling=tiling)
+
+
+@pytest.mark.parametrize("tiling", [None, True])
+def test_a_picture_cannot_be_good_and_defective(pipe, tiling):
+    """Found by its content. Scored as if it were new, it would meet itself among the defects: a high threshold."""
+    both = {"normal": [photograph(1), photograph(2)], "abnormal": [photograph(3), png(photograph(2))]}
+    message = r"expected different pictures .*, got one that is both: normal\[1\] and abnormal\[1\]"
+    with pytest.raises(ValueError, match=message):
+        pipe.set_references(**both, tiling=tiling)
+    if tiling is None:
+        pipe.set_references(normal=both["normal"])
+        with pytest.raises(ValueError, match="got one that is both"):
+            pipe.extend_references(abnormal=photograph(1))
 
 
 def test_parsing_arguments_encodes_nothing(monkeypatch):

@@ -123,6 +123,13 @@ def test_what_so_many_references_support_is_stated():
     assert Calibration.from_scores(NORMAL, false_alarm=0.4, num_normal=1).supported_false_alarm == 0.5
 
 
+@pytest.mark.parametrize(("rate", "needed"), [(0.05, "19"), (1e-9, "over a million"), (5e-324, "over a million")])
+def test_a_rate_that_no_number_of_references_supports_is_said_in_few_digits(rate, needed):
+    calibration = Calibration.from_scores([0.1, 0.2], false_alarm=rate)
+    assert f"needs {needed}: the threshold also rests" in calibration.warning
+    assert 0.2 < calibration.threshold <= 1
+
+
 def test_known_defects_below_the_threshold_bring_a_warning_and_nothing_else():
     alone = Calibration.from_scores(NORMAL * 5)
     missing = Calibration.from_scores(NORMAL * 5, [0.32, 0.9])

@@ -13,6 +13,7 @@ from PIL import Image
 
 from modeling_ideal.detection import arrivals as arrivals_module
 from modeling_ideal.detection.log import read_log
+from modeling_ideal.detection.used_references import UsedReferences
 from modeling_ideal.detection.watch import Watcher
 from modeling_ideal.detection.watch_folder import WatchFolder
 
@@ -46,13 +47,21 @@ class NoDrift:
         return None
 
 
+def used_references(tmp_path):
+    file = tmp_path / "r.safetensors"
+    if not file.exists():
+        file.write_bytes(b"references")
+    return UsedReferences(file)
+
+
 def watcher(tmp_path, said=None, drift=None, **changes):
     settings = {"interval": 0.01, "grace": 0.1, "report_every": 0.01, "batch_size": 2, "json": True} | changes
     out = WatchFolder(tmp_path / "out", tmp_path / "in")
     with out.claimed():
         pass
     say = (said if said is not None else []).append
-    return Watcher(out, judge, drift or NoDrift(), FACTS, argparse.Namespace(**settings), say)
+    options = argparse.Namespace(**settings)
+    return Watcher(out, judge, drift or NoDrift(), FACTS, options, say, used_references(tmp_path))
 
 
 def run_once(tmp_path, **settings):
@@ -266,7 +275,7 @@ def test_results_within_the_watched_folder_are_not_watched(tmp_path, camera):
     for _ in range(2):
         out = WatchFolder(camera / "found", camera)
         with out.claimed():
-            watching = Watcher(out, judge, NoDrift(), FACTS, settings, said.append)
+            watching = Watcher(out, judge, NoDrift(), FACTS, settings, said.append, used_references(tmp_path))
             watching.run(once=True)
             watching.close()
     assert len(said) == 1

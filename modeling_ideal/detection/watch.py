@@ -23,6 +23,7 @@ from .files import LONGEST_STEM, OVERLAYS
 from .judging import load_judge
 from .log import ResultsLog, read_log
 from .results import LOG
+from .used_references import KEY, UsedReferences
 from .watch_folder import WatchFolder, WatchPage
 
 Judging = Callable[[Sequence[ImageInput], Sequence[str]], Iterator[dict[str, Any]]]
@@ -45,10 +46,11 @@ def watch(arguments: argparse.Namespace, say: Say) -> dict[str, int]:
             raise ValueError(f"--{name.replace('_', '-')}: expected seconds > 0, got {getattr(arguments, name):g}")
     if arguments.batch_size < 1:
         raise ValueError(f"--batch-size: expected a number >= 1, got {arguments.batch_size}")
+    used = UsedReferences(Path(arguments.references))
     out = WatchFolder(Path(arguments.out), Path(arguments.folder).expanduser())
     judge, facts, drift = load_judge(arguments)
     with out.claimed():
-        watcher = Watcher(out, judge, drift, facts, arguments, say)
+        watcher = Watcher(out, judge, drift, facts, arguments, say, used)
         try:
             watcher.run(arguments.once)
         finally:
@@ -66,6 +68,7 @@ class Watcher:
         facts: what the report says of model and references.
         options: `interval`, `grace`, `report_every`, `batch_size`, `json`: as on the command line.
         say: prints a line of output.
+        used: the references file.
     """
 
     def __init__(
@@ -76,12 +79,15 @@ class Watcher:
         facts: dict[str, Any],
         options: argparse.Namespace,
         say: Say,
+        used: UsedReferences,
     ) -> None:
         self._out, self._judge, self._drift, self._options, self._say = out, judge, drift, options, say
+        self._used = used
         self._log = ResultsLog(out.path / LOG)
         earlier = read_log(out.path / LOG)
         self._arrivals = Arrivals(out.folder, options.grace, known_pictures(earlier))
         self._page = WatchPage(out, facts, earlier, refresh=options.report_every)
+        self._page.others = self._warned(used.others(earlier))
         self._page.write()
         self._there = True
         self.judged: list[dict[str, Any]] = []
@@ -98,6 +104,8 @@ class Watcher:
         while True:
             started = time.monotonic()
             pending = self._look()
+            if self._page.replaced is None:
+                self._page.replaced = self._warned(self._used.replaced())
             judged = self._judge_complete(started)
             if judged:
                 progress = time.monotonic()
@@ -141,7 +149,7 @@ class Watcher:
             entry["overlay"] = overlay_name(arrival)
             write_atomically(self._out.path / entry["overlay"], png_bytes(overlay))
         entry["time"] = datetime.now(UTC).isoformat(timespec="milliseconds")
-        entry |= {"sha256": arrival.sha256, "file": list(arrival.signature)}
+        entry |= {"sha256": arrival.sha256, "file": list(arrival.signature), KEY: self._used.key}
         self._log.append(entry)
         self._arrivals.judged(arrival)
         self.judged.append({name: entry[name] for name in ("image", "label", "error") if name in entry})
@@ -149,9 +157,14 @@ class Watcher:
         self._say(json.dumps(entry) if self._options.json else _line(entry))
 
     def _note_drift(self, warning: str | None) -> None:
-        if warning is not None and self._page.drift is None:
-            print(f"ideal: warning: {warning}", file=sys.stderr, flush=True)
+        if self._page.drift is None:
+            self._warned(warning)
         self._page.drift = warning
+
+    def _warned(self, warning: str | None) -> str | None:
+        if warning is not None:
+            print(f"ideal: warning: {warning}", file=sys.stderr, flush=True)
+        return warning
 
 
 def overlay_name(arrival: Arrival) -> str:

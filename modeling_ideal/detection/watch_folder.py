@@ -107,6 +107,8 @@ class WatchPage:
         self, out: WatchFolder, facts: dict[str, Any], earlier: Sequence[dict[str, Any]], refresh: float
     ) -> None:
         self.drift: str | None = None
+        self.replaced: str | None = None  # said if there is a new references file
+        self.others: str | None = None  # said if there are verdicts with other references
         self._out, self._facts, self._refresh = out, facts, refresh
         self._counts = count_kinds(earlier)
         self._shown: deque[tuple[dict[str, Any], Thumbnails | None]] = deque(maxlen=MOST_SHOWN)
@@ -145,7 +147,7 @@ class WatchPage:
         return Report(
             "Watch report",
             facts,
-            [*([self.drift] if self.drift else []), *self._facts["warnings"]],
+            [*filter(None, (self.drift, self.replaced, self.others)), *self._facts["warnings"]],
             [entry for entry, _ in self._shown],
             {entry["overlay"]: small for entry, small in self._shown if small is not None},
             folder=self._out.path,
