@@ -172,10 +172,8 @@ def test_stored_references_that_change_are_read_again(handler, folder, pipe):
 
 
 def test_requests_at_the_same_time_do_not_mix_and_compute_in_one_thread(handler, monkeypatch):
-    model, score, threads = handler.pipe.model, handler.pipe.model.score_features, set()
-    monkeypatch.setattr(
-        model, "score_features", lambda *given, **rest: threads.add(get_ident()) or score(*given, **rest)
-    )
+    model, extract, threads = handler.pipe.model, handler.pipe.model.extract_features, set()
+    monkeypatch.setattr(model, "extract_features", lambda *given: threads.add(get_ident()) or extract(*given))
     given = [base64_of(picture(seed)) for seed in range(12)]
     requests = [{"inputs": each, "references": {"normal": [given[place % 3]]}} for place, each in enumerate(given)]
     with ThreadPoolExecutor(6) as pool:
