@@ -168,6 +168,9 @@ class ReferenceInputs:
         if not hasattr(references, "fingerprint") or len(references) != 1:
             raise ValueError(f"references: expected a file or an IdealReferences of one set, got {references!r}")
         check_usable(references, model, processor)
+        if references.calibration is not None and references.top_fraction is None:
+            # The file of an earlier release does not say it; made with another setting, it would be of no use.
+            references = replace(references, top_fraction=model.config.top_fraction)
         return references.to(model.device)
 
     def _tiled(self, model: Any, processor: Any, normal_refs: Any, abnormal_refs: Any, masks: Any) -> IdealReferences:

@@ -16,7 +16,8 @@ from .student_t import t_cdf, t_quantile
 
 LOWEST_SCORE = 1e-3  # lower ones, of a picture that a reference shows too, count as this
 HIGHEST_SCORE = 1.0
-LARGEST_PRIOR = 100.0  # of any value of a prior: the power of e of a larger one is no number
+LARGEST_PRIOR = 100  # of logarithms and their spreads in a prior: the power of e of a larger one is no number
+MOST_REFERENCES = 10**6  # that a prior may be worth
 LEAST_DEGREES = 0.01  # of a prior; with fewer, the quantiles of Student's t are beyond counting
 LEAST_SPREAD = 0.02  # of logarithms: a few references may agree by chance, or show the same part
 
@@ -59,8 +60,9 @@ class ScorePrior:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
                 raise ValueError(f"score_prior.{name}: expected a finite number, got {value!r}")
-            if abs(value) > LARGEST_PRIOR:
-                raise ValueError(f"score_prior.{name}: expected a number within {LARGEST_PRIOR:g}, got {value!r}")
+            largest = MOST_REFERENCES if name in ("degrees", "level_weight") else LARGEST_PRIOR
+            if abs(value) > largest:
+                raise ValueError(f"score_prior.{name}: expected a number within {largest}, got {value!r}")
         for name in ("spread", "degrees", "copy_spread", "level_weight"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"score_prior.{name}: expected a number > 0, got {getattr(self, name)!r}")

@@ -94,6 +94,18 @@ def test_verdicts_of_another_threshold_are_not_mixed_in(at_line, monkeypatch):  
     assert {entry["threshold"] for entry in found["images"]} == {0.1}
 
 
+def test_scores_of_another_top_fraction_are_not_mixed_in(at_line, monkeypatch):  # noqa: F811
+    """It is a setting of the model that the fingerprint leaves out, because a threshold is found for each."""
+    file = at_line / "model" / "config.json"
+    for share, rank in ((0.9, 1), (0.3, 1), (0.3, 0)):
+        file.write_text(json.dumps({**json.loads(file.read_text()), "top_fraction": share}))
+        for name, value in place(rank, 2).items():
+            monkeypatch.setenv(name, value)
+        assert main([*DETECT, *IMAGES]) == 0
+    found = json.loads((at_line / "found" / "results.json").read_text())
+    assert len({entry["threshold"] for entry in found["images"]}) == 1
+
+
 def test_a_video_is_refused(at_line, monkeypatch, capsys):  # noqa: F811
     monkeypatch.setenv("WORLD_SIZE", "2")
     monkeypatch.setattr("modeling_ideal.detection.detect.check_videos", lambda *_: None)

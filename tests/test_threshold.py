@@ -180,6 +180,7 @@ def test_bad_input_is_refused(arguments, message):
         ({"copy_shift": "0.5"}, "score_prior.copy_shift: expected a finite number, got '0.5'"),
         ({"level": "high"}, "score_prior.level: expected a finite number, got 'high'"),
         ({"spread": 1e308}, r"score_prior.spread: expected a number within 100, got 1e\+308"),
+        ({"degrees": 1e7}, "score_prior.degrees: expected a number within 1000000, got 10000000"),
         ({"alone": 800}, "score_prior.alone: expected a number within 100, got 800"),
         ({"degrees": 1e-300}, "score_prior.degrees: expected a number >= 0.01, got 1e-300"),
         ({"level_weight": 0}, "score_prior.level_weight: expected a number > 0, got 0"),

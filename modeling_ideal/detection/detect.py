@@ -85,7 +85,8 @@ def detect(arguments: argparse.Namespace) -> tuple[str, dict[str, int]]:
 def _settings(arguments: argparse.Namespace, judge: Judge) -> list[Any]:
     """What verdicts depend on besides the pictures."""
     references = hashlib.sha256(Path(arguments.references).read_bytes()).hexdigest()
-    return [references, judge.pipe.model.fingerprint, arguments.threshold, arguments.smoothing]
+    model = judge.pipe.model
+    return [references, model.fingerprint, model.config.top_fraction, arguments.threshold, arguments.smoothing]
 
 
 def _judge_shares(judge: Judge, shares: Shares, place: Place, arguments: argparse.Namespace) -> None:
