@@ -33,8 +33,10 @@ def build_backbone_config(backbone_config: Mapping | PreTrainedConfig | None) ->
         if "model_type" not in values:
             raise ValueError(f"backbone_config: expected a 'model_type' among its keys, got {sorted(values)}")
         config = AutoConfig.for_model(values.pop("model_type"), **values)
-    else:
+    elif isinstance(backbone_config, PreTrainedConfig):
         config = copy.deepcopy(backbone_config)
+    else:
+        raise ValueError(f"backbone_config: expected a configuration or its dictionary, got {backbone_config!r:.100}")
     _check_is_plain(config)
     for name, value in UNUSED_PARTS.get(config.model_type, {}).items():
         setattr(config, name, value)

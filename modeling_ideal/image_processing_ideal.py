@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, ClassVar, TypedDict
 
 import numpy as np
@@ -63,8 +64,13 @@ class IdealImageProcessor(PilBackend):
             kwargs["size"] = {"height": kwargs["size"], "width": kwargs["size"]}
         super().__init__(**kwargs)
         sides = (self.size["height"], self.size["width"])
-        if self.patch_size < 1 or min(sides) < 1 or any(side % self.patch_size for side in sides):
+        whole = all(isinstance(side, int) and side >= 1 for side in (*sides, self.patch_size))
+        if not whole or any(side % self.patch_size for side in sides):
             raise ValueError(f"size: expected multiples of patch_size {self.patch_size}, got {sides}")
+        for name, least in (("image_mean", -math.inf), ("image_std", 0.0)):
+            if not all(least < value < math.inf for value in getattr(self, name)):
+                numbers = "finite numbers" if name == "image_mean" else "numbers > 0"
+                raise ValueError(f"{name}: expected {numbers}, got {getattr(self, name)}")
 
     @classmethod
     def from_dict(cls, image_processor_dict: dict[str, Any], **kwargs: Any) -> Any:
@@ -119,6 +125,9 @@ class IdealImageProcessor(PilBackend):
         check_smoothing(smoothing)
         if target_sizes is not None and len(target_sizes) != len(maps):
             raise ValueError(f"target_sizes: expected one for each of {len(maps)} maps, got {len(target_sizes)}")
+        for size in target_sizes or ():
+            if len(size) != 2 or not all(isinstance(side, Integral) and side >= 1 for side in size):
+                raise ValueError(f"target_sizes: expected a height and a width >= 1 for each map, got {tuple(size)}")
         maps = gaussian_smoothing(maps, smoothing) if smoothing else maps
         sizes = [tuple(maps.shape[1:])] * len(maps) if target_sizes is None else target_sizes
         return [

@@ -123,8 +123,9 @@ class IdealModel(PreTrainedModel):
             references = self._encode(normal_refs, abnormal_refs, masks)
         elif normal_refs is not None or abnormal_refs is not None or masks is not None:
             raise ValueError("expected encoded references or reference images, got both")
-        elif references.tile_size is not None:
-            raise ValueError("references: expected whole pictures, got tiles: use TiledDetector or the pipeline")
+        elif getattr(references, "tile_size", 0) is not None:
+            got = "tiles: use TiledDetector or the pipeline" if hasattr(references, "tile_size") else repr(references)
+            raise ValueError(f"references: expected encoded whole pictures, got {got:.100}")
         else:
             self.check_encoded(references)
         features = self.extract_features(query)
@@ -228,7 +229,7 @@ class IdealModel(PreTrainedModel):
         check_counts(queries=query, references=references)
         if references.normal_features[0].device != query.device:
             references = references.to(query.device)
-        similarities = None
+        similarities = losses = loss = None
         with self._full_precision():
             nearest, alignment = self._compare(query.flatten(1, 2), references, deviations)
             if alignment is not None and self.config.loss_form == "two_channel":
@@ -237,7 +238,6 @@ class IdealModel(PreTrainedModel):
             scores = smooth_patches(scores, self.config.patch_smoothing, counted) if smoothed else scores  # (B, h, w)
             image = image_scores(scores, self.config.top_fraction)  # (B,)
             maps = upsample(scores, size)  # (B, H, W)
-            losses, loss = None, None
             if query_masks is None or labels is None:
                 check_finite("patch scores", scores)  # training stops at a loss that is not finite
             else:

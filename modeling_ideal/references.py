@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -204,9 +205,7 @@ class IdealReferences:
             "mask_source": self.mask_source,
             "types": self.types,
             "fingerprint": self.fingerprint,
-            "calibration": None
-            if self.calibration is None
-            else {**self.calibration.to_dict(), "top_fraction": self.top_fraction},
+            "calibration": self.calibration and {**self.calibration.to_dict(), "top_fraction": self.top_fraction},
             "tile_size": self.tile_size,
             "processing": self.processing,
             "scored_pictures": 0 if self.scores is None else self.scores.num_normal,
@@ -229,6 +228,8 @@ class IdealReferences:
             with open(temporary, "rb") as stream:
                 os.fsync(stream.fileno())  # otherwise a power cut could leave an empty file under the new name
             os.replace(temporary, path)
+        except SafetensorError as error:  # of the folder or the disk
+            raise OSError(f"expected a place to write references to, got {str(path)!r}: {error}") from error
         finally:
             temporary.unlink(missing_ok=True)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from transformers.utils import logging
 
 from .image_processing_ideal import IdealImageProcessor
+from .input_checks import check_number
 from .masks import patch_masks
 from .modeling_ideal import IMAGES_AT_ONCE, IdealModel
 from .references_file import LARGEST_TILE_SIDE
@@ -39,8 +40,7 @@ class TileEncoder:
         tile_size: int | tuple[int, int] | None,
         overlap: float,
     ) -> None:
-        if not 0 <= overlap <= 0.75:
-            raise ValueError(f"overlap: expected a share of a tile in 0..0.75, got {overlap!r}")
+        check_number("overlap", overlap, "in 0..0.75, a share of a tile", lambda value: 0 <= value <= 0.75)
         self.model = model
         self.overlap = overlap
         if isinstance(tile_size, tuple):

@@ -83,6 +83,7 @@ BAD_VALUES = [
     ({"loss_form": "three"}, r"loss_form: expected one of \('single_map', 'two_channel'\), got 'three'"),
     ({"neighbors": 3}, r"expected fields among \['alignment', .* got unknown \['neighbors'\]"),
     ({"backbone": "facebook/dinov2-small"}, r"got unknown \['backbone'\]"),
+    ({"backbone_config": "dinov2"}, "backbone_config: expected a configuration or its dictionary, got 'dinov2'"),
     ({"backbone_config": {"hidden_size": 8}}, r"backbone_config: expected a 'model_type' among its keys"),
     ({"backbone_config": {"model_type": "resnet"}}, r"expected a vision transformer with a hidden_size, got 'resnet'"),
     (

@@ -127,6 +127,11 @@ def test_references_do_not_mix_with_images(model):
         model(random_images(1), random_images(1), references=references)
 
 
+def test_references_that_are_none_are_refused(model):
+    with pytest.raises(ValueError, match=r"references: expected encoded whole pictures, got 'nut.safetensors'"):
+        model(random_images(1), references="nut.safetensors")
+
+
 def test_unknown_settings_of_a_backbone_are_refused(model, tmp_path):
     model.backbone.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"fields of IdealConfig or of Dinov2Config, got unknown \['stage'\]"):

@@ -219,6 +219,9 @@ def test_out_of_range_32_bit_pictures_are_refused(processor):
         ({"sice": 3}, r"expected settings among \['image_mean', .* got unknown \['sice'\]"),
         ({"size": 450}, r"size: expected multiples of patch_size 14, got \(450, 450\)"),
         ({"patch_size": 0}, r"size: expected multiples of patch_size 0"),
+        ({"size": {"height": 448.0, "width": 448}}, r"size: expected multiples of patch_size 14, got \(448.0, 448\)"),
+        ({"image_std": [0.2, 0, 0.2]}, r"image_std: expected numbers > 0, got .*0.2, 0, 0.2"),
+        ({"image_mean": [float("nan")] * 3}, "image_mean: expected finite numbers, got .*nan, nan, nan"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):
@@ -266,6 +269,12 @@ def test_smoothing_is_scipys(sigma, processor):
 def test_bad_smoothing_is_refused(processor, smoothing):
     with pytest.raises(ValueError, match=r"smoothing: expected a number in 0\.\.512"):
         processor.post_process_anomaly_detection(ModelOutput(anomaly_maps=torch.rand(1, 8, 8)), smoothing=smoothing)
+
+
+@pytest.mark.parametrize("size", [(0, 5), (-1, 5), (5.5, 5), (5,)])
+def test_a_size_that_is_none_is_refused(processor, size):
+    with pytest.raises(ValueError, match="target_sizes: expected a height and a width >= 1 for each map, got"):
+        processor.post_process_anomaly_detection(ModelOutput(anomaly_maps=torch.rand(1, 8, 8)), target_sizes=[size])
 
 
 def test_a_size_too_few_is_refused(processor):

@@ -100,6 +100,11 @@ def test_other_files_are_refused(tmp_path):
         IdealReferences.load(tmp_path / "absent.safetensors")
 
 
+def test_a_place_that_is_none_is_named(references, tmp_path):
+    with pytest.raises(OSError, match=r"expected a place to write references to, got .*absent/part.safetensors"):
+        references.save(tmp_path / "absent" / "part.safetensors")
+
+
 def test_a_loaded_file_of_another_model_is_refused(references, tmp_path):
     references.save(tmp_path / "part.safetensors")
     loaded = IdealReferences.load(tmp_path / "part.safetensors")

@@ -99,7 +99,7 @@ def test_shared_normal_patches_leave_the_bank_as_small_as_it_is_to_be():
 
 def test_references_of_tiles_are_not_for_whole_pictures(model, detector):
     references = detector.encode_references([texture(40, 50, 1)])
-    with pytest.raises(ValueError, match="references: expected whole pictures, got tiles"):
+    with pytest.raises(ValueError, match="references: expected encoded whole pictures, got tiles"):
         model(torch.zeros(1, 3, TILE, TILE), references=references)
 
 
@@ -194,8 +194,12 @@ def test_bad_numbers_are_refused_before_anything_is_encoded(detector, monkeypatc
 
 def test_bad_settings_are_refused(model):
     processor = IdealImageProcessor(size=TILE, patch_size=PATCH)
-    with pytest.raises(ValueError, match=r"overlap: expected a share of a tile in 0..0.75, got 1"):
+    with pytest.raises(ValueError, match=r"overlap: expected a number in 0..0.75, a share of a tile, got 1"):
         TiledDetector(model, processor, overlap=1)
+    with pytest.raises(ValueError, match=r"overlap: expected a number in .*, got 'half'"):
+        TiledDetector(model, processor, overlap="half")
+    with pytest.raises(ValueError, match=r"size: expected multiples of patch_size 4, got \('large', 'large'\)"):
+        TiledDetector(model, processor, "large")
     with pytest.raises(ValueError, match="max_patches: expected an integer >= 1, got 0"):
         TiledDetector(model, processor, max_patches=0)
     with pytest.raises(ValueError, match=r"size: expected multiples of patch_size 4, got \(30, 30\)"):
