@@ -20,7 +20,11 @@ def image_metrics(scores: Values, labels: Values) -> dict[str, float]:
     Returns:
         `"auroc"`, `"ap"` and `"f1_max"`, each in 0..1 or NaN.
     """
-    ranking = rank_images(scores, labels)
+    return ranked_image_metrics(rank_images(scores, labels))
+
+
+def ranked_image_metrics(ranking: Ranking) -> dict[str, float]:
+    """`image_metrics` from the ranking of `rank_images`."""
     return {"auroc": area(roc(ranking)), "ap": average_precision(ranking), "f1_max": f1_max(ranking)}
 
 

@@ -33,7 +33,11 @@ def pixel_metrics(maps: Images, masks: Images, *, fpr_limit: float = FPR_LIMIT) 
         `"auroc"`, `"pro"` and `"f1_max"`, each in 0..1 or NaN.
     """
     check_fraction("fpr_limit", fpr_limit)
-    ranking = rank_pixels(maps, masks)
+    return ranked_pixel_metrics(rank_pixels(maps, masks), fpr_limit)
+
+
+def ranked_pixel_metrics(ranking: Ranking, fpr_limit: float = FPR_LIMIT) -> dict[str, float]:
+    """`pixel_metrics` from the ranking of `rank_pixels`."""
     return {
         "auroc": area(roc(ranking)),
         "pro": area(overlap_curve(ranking), fpr_limit),

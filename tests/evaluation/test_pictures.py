@@ -18,7 +18,9 @@ from modeling_ideal.evaluation.pictures.plots import MethodCurves, draw_curves, 
 from modeling_ideal.evaluation.protocol import evaluation
 from modeling_ideal.evaluation.protocol.evaluation import Evaluation
 from modeling_ideal.evaluation.protocol.scorer import Scorer
-from modeling_ideal.metrics import image_metrics, pixel_metrics
+from modeling_ideal.metrics import image_metrics, pixel, pixel_metrics
+from modeling_ideal.metrics.image import rank_images
+from modeling_ideal.metrics.pixel import rank_pixels
 from modeling_ideal.pipeline_results import OPACITY, Scale, heat
 
 METHODS = ["ideal", "normal_matching"]
@@ -111,11 +113,14 @@ def test_only_missing_and_outdated_pictures_are_drawn(quick, target, model_folde
     assert len(written) == 1 + 2 * len(NAMES)
 
 
-def test_pictures_cost_no_second_scoring(quick, target, model_folder, tmp_path, monkeypatch):
+def test_pictures_cost_no_second_scoring_or_ranking(quick, target, model_folder, tmp_path, monkeypatch):
     scored, real = [], Scorer.patch_scores
+    ranked, rank = [], pixel.rank
     monkeypatch.setattr(Scorer, "patch_scores", lambda self, *rest: scored.append(self.methods) or real(self, *rest))
+    monkeypatch.setattr(pixel, "rank", lambda *parts: ranked.append(len(parts)) or rank(*parts))
     evaluate(target, model_folder, tmp_path)
     assert scored == [METHODS] * 4  # two categories, two seeds
+    assert len(ranked) == len(METHODS) * 2 * (2 + 1)  # nut has both settings, bolt one
     assert len(files(tmp_path)) == 2 * len(NAMES)
 
 
@@ -204,7 +209,7 @@ def test_areas_of_curves_are_the_metrics():
     masks[:2] = False
     maps = torch.from_numpy(masks * 0.3 + random.random(masks.shape))
     labels, scores = torch.tensor([0, 0, 1, 1, 1, 1]), maps.amax((1, 2))
-    curves = MethodCurves.of(scores, labels, maps, torch.from_numpy(masks))
+    curves = MethodCurves.of(rank_images(scores, labels), rank_pixels(maps, masks))
     assert curves.auroc == image_metrics(scores, labels)["auroc"]
     assert curves.pro == pixel_metrics(maps, masks)["pro"]
     figure = draw_curves("title", {"ideal": curves, "normal_matching": curves})

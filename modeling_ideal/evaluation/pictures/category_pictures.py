@@ -5,7 +5,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import datasets
-import torch
 from PIL import Image
 from torch import Tensor
 
@@ -14,6 +13,7 @@ from ...data.reference_sets import ReferenceSet, applicable_settings, inference_
 from ...image_inputs import load_image, resize_image
 from ...pipeline_results import Scale
 from ...writing.files import write_figure
+from ..protocol.measurement import Rankings
 from ..protocol.scorer import Scorer
 from .deviations import sample_deviations
 from .montage import MontageRow, Tile, color_scale, draw_montage
@@ -81,6 +81,7 @@ class CategoryPictures:
         source: str,
     ) -> None:
         self._scorer, self._records, self._files, self._source = scorer, records, files, source
+        self._setting = setting
         episodes = inference_episodes(scorer.catalogue, references, setting)
         self._queries = [episode.query for episode in episodes]
         self._references = (episodes[0].normal, episodes[0].abnormal)
@@ -90,14 +91,14 @@ class CategoryPictures:
         self._curves: dict[str, MethodCurves] = {}
         self._title = f"{references.category}: {references.setup}, seed {references.seed}, {setting} setting"
 
-    def add(self, name: str, queries: Sequence[int], scores: Tensor, maps: Tensor) -> None:
+    def add(
+        self, name: str, queries: Sequence[int], scores: Tensor, maps: Tensor, rankings: Mapping[str, Rankings]
+    ) -> None:
         """Take what a method says of n queries, those of the pictures among them: scores (n,), maps (n, H, W)."""
         if list(queries) != self._queries:
             chosen = [list(queries).index(query) for query in self._queries]
             scores, maps = scores[chosen], maps[chosen]
-        masks = self._scorer.cache.pixel_masks(self._queries)
-        labels = torch.tensor([self._scorer.cache.labels[query] for query in self._queries])
-        self._curves[name] = MethodCurves.of(scores, labels, maps, masks)
+        self._curves[name] = MethodCurves.of(*rankings[self._setting])
         self._scales[name] = color_scale(maps.numpy())
         for row, place in zip(self._rows, self._shown, strict=True):
             # A copy, so that the maps that are not shown need not stay in memory.

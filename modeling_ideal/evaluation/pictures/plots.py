@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from torch import Tensor
 
 from ...metrics.curves import MAX_POINTS, thin
-from ...metrics.image import rank_images
-from ...metrics.pixel import FPR_LIMIT, rank_pixels
-from ...metrics.ranking import Curve, area, overlap_curve, roc
+from ...metrics.pixel import FPR_LIMIT
+from ...metrics.ranking import Curve, Ranking, area, overlap_curve, roc
 from ..methods import METHODS
 from ..results_file import IDEAL
 from .deviations import DeviationSample, embed, neighbor_agreement
@@ -50,9 +48,9 @@ class MethodCurves:
     pro: float
 
     @classmethod
-    def of(cls, scores: Tensor, labels: Tensor, maps: Tensor, masks: Tensor) -> "MethodCurves":
-        """From image scores (n,) and labels (n,), anomaly maps (n, H, W) and masks (n, H, W)."""
-        images, overlap = roc(rank_images(scores, labels)), overlap_curve(rank_pixels(maps, masks))
+    def of(cls, image_ranking: Ranking, pixel_ranking: Ranking) -> "MethodCurves":
+        """From the rankings of `rank_images` and `rank_pixels`."""
+        images, overlap = roc(image_ranking), overlap_curve(pixel_ranking)
         return cls(thin(images, MAX_POINTS), area(images), thin(overlap, MAX_POINTS), area(overlap, FPR_LIMIT))
 
 

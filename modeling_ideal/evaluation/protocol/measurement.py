@@ -1,16 +1,19 @@
 """The metrics of every method with one reference set, and how difficult the task is."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, cast
+from typing import NamedTuple, TypedDict, cast
 
 import torch
 from torch import Tensor
 
 from ...data.reference_sets import ReferenceSet, applicable_settings, inference_episodes
 from ...metrics import released_pro
-from ...metrics.percent import percent_metrics
+from ...metrics.image import rank_images
+from ...metrics.percent import ranked_percent_metrics
+from ...metrics.pixel import rank_pixels
+from ...metrics.ranking import Ranking
 from ..methods.context import Context
 from ..results_file import Metrics
 from .scorer import Scorer
@@ -41,8 +44,15 @@ def read_measurement(path: Path) -> Measurement | None:
     return cast(Measurement, content) if whole else None
 
 
-Observer = Callable[[str, Sequence[int], Tensor, Tensor], None]
-"""Takes the name of a method, the queries (n), their scores (n,) and anomaly maps (n, H, W)."""
+class Rankings(NamedTuple):
+    """The queries of a setting as a method ranks them, from which metrics and curves are computed."""
+
+    images: Ranking
+    pixels: Ranking
+
+
+Observer = Callable[[str, Sequence[int], Tensor, Tensor, Mapping[str, Rankings]], None]
+"""Takes the name of a method, the queries (n), their scores (n,), anomaly maps (n, H, W), and rankings by setting."""
 
 
 @torch.inference_mode()
@@ -60,11 +70,15 @@ def measure(scorer: Scorer, references: ReferenceSet, observer: Observer | None 
     for name, patch_scores in scorer.patch_scores(context, queries).items():  # one at a time: its maps are large
         scores = scorer.image_scores(name, patch_scores)
         maps = scorer.anomaly_maps(patch_scores, (masks.shape[1], masks.shape[2]))
+        settings: dict[str, Metrics] = {}
+        rankings = {}
+        for setting, chosen in places.items():
+            kept, marked = maps[chosen], masks[chosen]
+            found = Rankings(rank_images(scores[chosen], labels[chosen]), rank_pixels(kept, marked))
+            released = {"pixel_pro_as_released": 100 * released_pro(kept, marked)}
+            settings[setting], rankings[setting] = {**ranked_percent_metrics(*found), **released}, found
         measured[name] = {
-            "settings": {
-                setting: _metrics(scores[chosen], labels[chosen], maps[chosen], masks[chosen])
-                for setting, chosen in places.items()
-            },
+            "settings": settings,
             "scores": {
                 setting: _scores(scores[chosen], labels[chosen], [paths[place] for place in chosen.tolist()])
                 for setting, chosen in places.items()
@@ -72,7 +86,7 @@ def measure(scorer: Scorer, references: ReferenceSet, observer: Observer | None 
             "difficulty": difficulty,
         }
         if observer is not None:
-            observer(name, queries, scores, maps)
+            observer(name, queries, scores, maps, rankings)
     return measured
 
 
@@ -116,12 +130,4 @@ def _scores(scores: Tensor, labels: Tensor, paths: Sequence[str]) -> Scores:
     return {
         "normal": {path: score for path, score, label in of_all if not label},
         "anomalous": {path: score for path, score, label in of_all if label},
-    }
-
-
-def _metrics(scores: Tensor, labels: Tensor, maps: Tensor, masks: Tensor) -> Metrics:
-    """In percent, of image scores and labels (n,), maps and masks (n, H, W)."""
-    return {
-        **percent_metrics(scores, labels, maps, masks),
-        "pixel_pro_as_released": 100 * released_pro(maps, masks),
     }
