@@ -226,8 +226,8 @@ def _panels(
     patch[y0:y1, x0:x1] = True
     panels = [
         Panel("the picture", picture, region, color),
-        Panel(f"{caption}; the green square is compared with", picture, region, color, window, patch),
-        _reference_panel("the closest good part", references, compared["kind"], compared, share, None),
+        Panel(f"{caption}; green: the patch that was compared", picture, region, color, window, patch),
+        _reference_panel("the closest good part (green)", references, compared["kind"], compared, share, None),
     ]
     if defect is None:
         return panels

@@ -25,8 +25,8 @@ def reference_warnings(references: Any) -> list[str]:
     pictures = 0 if references.scores is None or not references.scores.several_tiles else references.scores.num_normal
     if 0 < pictures < FEW_TILED_PICTURES:
         found.append(
-            f"the threshold for tiles rests on the tiles of {pictures} good picture(s) alone: far more good parts "
-            "than requested may be called anomalous, so try some before you rely on it"
+            f"the threshold for tiles rests on the tiles of {pictures} good picture{'' if pictures == 1 else 's'} "
+            "alone: far more good parts than requested may be called anomalous, so try some before you rely on it"
         )
     if references.mask_source == "estimated":
         found.append(

@@ -217,7 +217,8 @@ def _warnings(threshold: float, false_alarm: float, abnormal: Sequence[float], c
     if false_alarm < supported:
         needed = math.ceil(1 / false_alarm) - 1 if false_alarm >= 1e-6 else "over a million"
         warnings.append(
-            f"{count} normal image(s) alone support a false-alarm rate of {supported:.3g} at best, {false_alarm:.3g} "
-            f"needs {needed}: the threshold also rests on the scores of other products"
+            f"{count} good picture{'' if count == 1 else 's'} alone can support a false-alarm rate of "
+            f"{100 * supported:.3g}% at best, and {100 * false_alarm:.3g}% needs {needed}: "
+            "the threshold also rests on the scores of other products"
         )
     return warnings

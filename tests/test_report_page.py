@@ -52,7 +52,7 @@ def test_a_page_says_everything_and_needs_nothing_else(tmp_path):
     thumbnails = {"overlays/high.png": make_thumbnails(photograph(0), Image.fromarray(photograph(1)))}
     page = Report("Parts", ["made with care"], ["few references"], entries, thumbnails, folder=tmp_path).html()
     elements, text = Elements(page), page.decode()
-    for words in ("few references", "made with care", "anomalous: scratch", "score 0.7, threshold 0.4"):
+    for words in ("few references", "made with care", "looks most like: scratch", "score 0.7, threshold 0.4"):
         assert words in text
     assert text.index("cut.png") < text.index("high.png") < text.index("low.png")  # by score, what failed first
     assert [attributes["class"] for attributes in elements.of("article")] == [

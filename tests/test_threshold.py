@@ -118,7 +118,9 @@ def test_copies_of_one_reference_tell_no_spread():
 def test_what_so_many_references_support_is_stated():
     few = Calibration.from_scores(NORMAL, false_alarm=0.05)
     assert few.supported_false_alarm == pytest.approx(1 / 5)
-    assert "4 normal image(s) alone support a false-alarm rate of 0.2 at best, 0.05 needs 19" in few.warning
+    assert "4 good pictures alone can support a false-alarm rate of 20% at best, and 5% needs 19:" in few.warning
+    one = Calibration.from_scores(NORMAL, false_alarm=0.05, num_normal=1)
+    assert "1 good picture alone can support a false-alarm rate of 50% at best" in one.warning
     assert Calibration.from_scores(NORMAL * 5, ABNORMAL, false_alarm=0.05).warning is None
     assert Calibration.from_scores(NORMAL, false_alarm=0.4, num_normal=1).supported_false_alarm == 0.5
 

@@ -10,7 +10,7 @@ from ..detection.contents_page import sections
 from ..outlines import outlined
 from ..pipeline_results import DEFAULT_THRESHOLD
 from ..report.histogram import draw_histogram
-from ..report.page import COLOURS, CONFIDENCE, MOST_REGIONS, escaped, shown_share
+from ..report.page import COLOURS, CONFIDENCE, MOST_REGIONS, escaped, resemblance, shown_share
 from ..report.thumbnails import make_thumbnails
 from .session import Session
 from .uploads import Picture, reduced
@@ -98,10 +98,10 @@ def details(session: Session) -> str:
         return ""
     result = verdict(judged, session.calibration, session.threshold)
     side = "over" if result["label"] == "anomalous" else "under"
-    words = ": ".join([result["label"], *([result["type"]] if result.get("type") else [])])
     lines = [f"score {result['score']:.3g}, threshold {result['threshold']:.3g}"]
     if "confidence" in result:
         lines.append(f"confidence {shown_share(result['confidence'])}")
+    lines += resemblance(result)
     regions = result["regions"]
     for region in regions[:MOST_REGIONS]:
         x0, y0, x1, y1 = region["box"]
@@ -111,7 +111,7 @@ def details(session: Session) -> str:
     pair = make_thumbnails(judged.picture.shown, result["overlay"], side=DETAIL_SIDE)
     images = "".join(f'<img src="{address}" alt="{name}">' for name, address in pair.addresses())
     return (
-        f'<div class="ideal-details"><h3>{escaped(judged.picture.name)}: <span class="{side}">{escaped(words)}</span>'
+        f'<div class="ideal-details"><h3>{escaped(judged.picture.name)}: <span class="{side}">{result["label"]}</span>'
         f'</h3><div class="ideal-pair">{images}</div><p>{"<br>".join(escaped(line) for line in lines)}</p>'
         f'<p class="ideal-note">{COLOURS}. {CONFIDENCE}.</p></div>'
     )

@@ -17,7 +17,7 @@ from ..data.images import png_bytes
 from ..devices import choose_device
 from ..pipeline_ideal import TASK, AnomalyDetectionPipeline
 from ..references import IdealReferences
-from ..report.page import CONFIDENCE, Report
+from ..report.page import CONFIDENCE, Report, shown_share
 from ..report.thumbnails import make_thumbnails
 from ..writing.files import json_bytes
 from ..writing.places import OutputFolder
@@ -163,7 +163,10 @@ class _Inspection:
         folder = out / self.product.folder
         return Report(
             f"IDEAL demo: {self.product.name}",
-            [f"Rendered, and judged with the references below. No reference shows: {', '.join(unknown)}."],
+            [
+                "Rendered, and judged with the references below. "
+                f"No reference shows these defects: {', '.join(unknown)}."
+            ],
             self.references.warnings,
             entries,
             thumbnails,
@@ -183,7 +186,7 @@ def _table(verdicts: list[Verdict]) -> str:
         [
             *(verdict[name] or "" for name in ("picture", "truth", "label", "type")),
             *(f"{verdict[name]:.3g}" for name in ("score", "threshold")),
-            f"{verdict['confidence']:.2f}",
+            shown_share(verdict["confidence"]),
         ]
         for verdict in verdicts
     ]

@@ -28,6 +28,7 @@ img, .none { width: 224px; border-radius: 4px; display: block }
 .over { color: #b00020 } .under { color: #16803d }
 .warning { background: #fff6e0; border-left: 4px solid #e5a000; padding: .5em .8em; margin: .5em 0 }
 svg { max-width: 100%; height: auto }
+@media (max-width: 520px) { svg text { font-size: 20px } }
 @media print { figure { break-inside: avoid } }
 """
 
@@ -47,7 +48,7 @@ def page(references: IdealReferences, path: Path) -> str:
 
 def sections(references: IdealReferences) -> str:
     """Make the part of the page that is about the references themselves: warnings, calibration, pictures."""
-    warnings = "".join(f"<p class='warning'>{escape(warning)}</p>" for warning in references.warnings)
+    warnings = "".join(f"<p class='warning'><b>Warning:</b> {escape(warning)}</p>" for warning in references.warnings)
     sentences = " ".join(map(escape, [*promises(references.calibration), *copies(references)]))
     threshold = None if references.calibration is None else references.calibration.threshold
     groups = []

@@ -5,7 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..report.page import printable, reason
+from ..report.page import printable, reason, shown_share
 from ..writing.tables import text_table
 
 COLUMNS = ("image", "label", "type", "score", "threshold", "confidence", "regions", "box", "overlay", "error")
@@ -30,7 +30,7 @@ def as_text(entries: Sequence[Entry]) -> str:
 def _shown(name: str, value: Any) -> str:
     """A cell for people: scores may be small, so they have three digits that count."""
     if isinstance(value, float):
-        return f"{value:.3f}" if name == "confidence" else f"{value:.3g}"
+        return shown_share(value) if name == "confidence" else f"{value:.3g}"
     return value or ""
 
 

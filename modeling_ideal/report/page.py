@@ -9,6 +9,7 @@ from typing import Any
 from unicodedata import category
 from urllib.parse import quote
 
+from ..pipeline_results import UNKNOWN
 from .histogram import draw_histogram
 from .style import STYLE
 from .thumbnails import Thumbnails
@@ -107,10 +108,10 @@ class Report:
             text = f'<div class="error-text">{escaped(reason(entry))}</div>'
             return f'<article class="card error">{name}<div class="verdict error">not judged</div>{text}</article>'
         thumbnails = self.thumbnails.get(entry.get("overlay", ""))
-        words = [entry["label"], *([entry["type"]] if entry.get("type") else [])]
         lines = [f"score {entry['score']:.3g}, threshold {entry['threshold']:.3g}"]
         if "confidence" in entry:
             lines.append(f"confidence {shown_share(entry['confidence'])}")
+        lines += resemblance(entry)
         if "time" in entry:
             lines.append(f"judged at {entry['time'][:19].replace('T', ' ')} UTC")
         if "truth" in entry:
@@ -121,7 +122,7 @@ class Report:
             text += f'<span class="screen"><br>{link}</span>'
         return (
             f'<article class="card {kind}">{_pair(entry, thumbnails) if thumbnails else ""}{name}'
-            f'<div class="verdict {kind}">{escaped(": ".join(words))}</div>{_scale(entry, highest)}'
+            f'<div class="verdict {kind}">{escaped(entry["label"])}</div>{_scale(entry, highest)}'
             f'<div class="figures">{text}</div>{_regions(entry)}</article>'
         )
 
@@ -202,6 +203,14 @@ def _scale(entry: Entry, highest: float) -> str:
         f'<div class="scale"><i style="width:{100 * entry["score"] / highest:.1f}%"></i>'
         f'<u style="left:{min(100 * entry["threshold"] / highest, 99):.1f}%"></u></div>'
     )
+
+
+def resemblance(entry: Entry) -> list[str]:
+    """What the defect looks like, if the references have types: a guess, and so no part of the verdict."""
+    kind = entry.get("type")
+    if not kind:
+        return []
+    return ["looks like no known defect" if kind == UNKNOWN else f"looks most like: {kind}"]
 
 
 def shown_share(share: float) -> str:

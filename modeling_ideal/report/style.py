@@ -6,13 +6,14 @@ STYLE = """
 body { font: 15px/1.45 system-ui, sans-serif; margin: 0 auto; max-width: 1280px; padding: 20px; color: #202124;
   background: #fff }
 h1 { font-size: 24px; margin: 0 0 4px } h2 { font-size: 18px; margin: 28px 0 10px }
-p { margin: 4px 0 } .facts, .note { color: var(--grey); font-size: 13px; overflow-wrap: anywhere }
+p { margin: 4px 0 } main { margin-top: 12px }
+.facts, .note { color: var(--grey); font-size: 13px; overflow-wrap: anywhere }
 .warning { border-left: 4px solid var(--amber); background: #fff6e0; padding: 8px 12px; margin: 10px 0;
   overflow-wrap: anywhere }
 .target { position: fixed; top: 0 }
 .histogram { width: 100%; max-width: 820px; height: auto; display: block; font-size: 12px }
 nav { display: grid; grid-template-columns: repeat(4, 1fr); gap: 10px; margin: 16px 0 8px }
-@media (max-width: 520px) { nav { grid-template-columns: repeat(2, 1fr) } .histogram { font-size: 16px } }
+@media (max-width: 520px) { nav { grid-template-columns: repeat(2, 1fr) } .histogram { font-size: 20px } }
 nav a { border: 1px solid var(--line); border-radius: 8px; padding: 8px 12px; color: inherit;
   text-decoration: none }
 nav a:hover, nav a:focus-visible { border-color: #1a73e8 }
