@@ -1,5 +1,6 @@
 """What the documents say is true: commands are understood, links lead somewhere, files and modules exist."""
 
+import argparse
 import os
 import pkgutil
 import re
@@ -11,6 +12,7 @@ from urllib.parse import unquote
 import pytest
 
 from modeling_ideal.cli import build_parser
+from modeling_ideal.cli.arguments import ALL_NORMAL, ANOMALIES, EXIT_CODES, INTERRUPTED, NOT_JUDGED, WRONG_USE
 from modeling_ideal.saving import shipped_files
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,6 +87,23 @@ def test_the_commands_of_a_document_are_found():
     assert {words[0] for words in commands("docs/deployment.md")} >= {"build", "push", "export"}
     assert ["data", "check", "path/to/mvtec"] in commands("docs/data.md")
     assert [words[0] for words in commands("docs/training.md")].count("train") == 5
+
+
+def test_exit_codes_are_the_same_everywhere():
+    [table] = re.findall(r"## Exit codes\n(.*?)\n## ", read("docs/quick_start.md"), re.DOTALL)
+    [sentence] = re.findall(r"The exit code is (0 .*)\n", read("README.md"))
+    codes = [str(code) for code in (ALL_NORMAL, ANOMALIES, NOT_JUDGED, WRONG_USE, INTERRUPTED)]
+    assert codes == ["0", "1", "2", "3", "130"]
+    assert re.findall(r"\b\d+\b", sentence) == codes
+    assert re.findall(r"^\| (\d+) \|", table, re.MULTILINE) == codes
+    assert re.findall(r"^  (\d+)  ", EXIT_CODES, re.MULTILINE) == codes
+    assert [name for name in ("detect", "watch") if EXIT_CODES in help_of(name)] == ["detect", "watch"]
+
+
+def help_of(command):
+    """What `ideal COMMAND --help` says."""
+    [commands] = [action for action in build_parser()._actions if isinstance(action, argparse._SubParsersAction)]
+    return commands.choices[command].format_help()
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/results/README.md"])
