@@ -4,7 +4,7 @@ from collections.abc import Callable, Sized
 from numbers import Real
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 MOST_SMOOTHING = 512  # pixels; a Gaussian wider than a map makes it flat, and takes any memory
 
@@ -41,12 +41,14 @@ def check_finite(name: str, values: Tensor) -> None:
         raise ValueError(f"{name}: expected finite values, got {count} that are NaN or infinite")
 
 
-def checked_features(features: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the features of a backbone with weights of this type, if they are finite."""
+def checked_features(features: Tensor, backbone: nn.Module) -> Tensor:
+    """Return the features of a backbone, if they are finite."""
     try:
         check_finite("features of the backbone", features)
     except ValueError as error:
         device = features.device.type
+        own = [weight.dtype for weight in backbone.parameters() if weight.is_floating_point()]  # none in an ONNX file
+        dtype = own[0] if own else torch.float32
         used = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else dtype
         cause = "its weights may be damaged" if used == torch.float32 else f"{used} may be too narrow, try float32"
         raise ValueError(f"{error}; {cause}") from None

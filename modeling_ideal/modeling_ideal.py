@@ -163,7 +163,7 @@ class IdealModel(PreTrainedModel):
         """Extract patch features (B, h, w, C), float32, from images (B, 3, H, W), `at_once` at a time; no gradient."""
         parts = pixels.to(self.device).split(at_once or len(pixels))
         features = [patch_features(self.backbone, part, self.config.patch_size) for part in parts]
-        return checked_features(torch.cat(features), self.dtype)
+        return checked_features(torch.cat(features), self.backbone)
 
     def encode_features(
         self,

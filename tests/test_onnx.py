@@ -52,6 +52,15 @@ def test_scores_are_equal(exported, batch):
     torch.testing.assert_close(found.patch_scores, expected.patch_scores, atol=1e-4, rtol=0)
 
 
+def test_a_model_without_trained_weights_scores_too(exported):
+    folder, _, _ = exported
+    model, other = (tiny_model(deviation_encoder=None, alignment="contrast", share_normals=True) for _ in range(2))
+    other.backbone = OnnxBackbone(folder / "float32.onnx")
+    query = random_images(2, seed=7)
+    expected = model(query, *REFERENCES).patch_scores
+    torch.testing.assert_close(other(query, *REFERENCES).patch_scores, expected, atol=1e-4, rtol=0)
+
+
 def test_int8_is_smaller_and_near(exported):
     folder, model, _ = exported
     assert feature_difference(model, folder / "float32.onnx") < 1e-5
