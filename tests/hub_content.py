@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 WRITER, READER, STRANGER = "hf_writer", "hf_reader", "hf_stranger"
 LARGE = 2**20
-_KINDS = r"/api/(?P<kind>models|datasets)/(?P<name>[^/]+/[^/]+)"
-_PAGES = r"/(?P<kind>datasets/|)(?P<name>[^/]+/[^/]+)"
+_KINDS = r"/api/(?P<kind>models|datasets|spaces)/(?P<name>[^/]+/[^/]+)"
+_PAGES = r"/(?P<kind>datasets/|spaces/|)(?P<name>[^/]+/[^/]+)"
 _ROUTES = [
     ("GET", "/api/whoami-v2", "whoami"),
     ("POST", "/api/validate-yaml", "validate_yaml"),
@@ -101,7 +101,7 @@ class HubError(Exception):
 
 
 class Content:
-    """Repositories of models and data sets."""
+    """Repositories of models, data sets and Spaces."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -229,7 +229,7 @@ class Content:
         is_request = query.get("create_pr") == ["1"]
         ref = revision if revision.startswith("refs/") else f"refs/heads/{revision}"
         commit = repository.add(f"refs/pr/{number}" if is_request else ref, files)
-        page = f"{self.address}/{'' if kind == 'models' else 'datasets/'}{name}"
+        page = f"{self.address}/{'' if kind == 'models' else kind + '/'}{name}"
         request = {"pullRequestUrl": f"{page}/discussions/{number}"} if is_request else {}
         return Reply({"success": True, "commitOid": commit, "commitUrl": f"{page}/commit/{commit}", **request})
 

@@ -1,4 +1,4 @@
-"""A small Hub on loopback: repositories of models and data sets in memory, for tests of publishing and loading.
+"""A small Hub on loopback: models, data sets and Spaces in memory, for tests of publishing and loading.
 
     with serve() as hub:
         result = hub.run(SCRIPT, "argument", home=tmp_path / "uploader")   # a fresh process that knows no other Hub
