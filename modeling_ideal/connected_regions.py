@@ -17,7 +17,7 @@ class Runs(NamedTuple):
 
 
 def label_pixels(masks: np.ndarray, connectivity: Connectivity = 8) -> np.ndarray:
-    """Number the connected regions of masks (n, H, W): (p,), for each of the p pixels of all `runs`, in their order."""
+    """Number the connected regions of masks (n, H, W): (p,), for each pixel of all `runs`, in their order."""
     found = runs(masks, connectivity)
     return np.repeat(found.regions, found.lengths)
 

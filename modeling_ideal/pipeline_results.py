@@ -210,7 +210,7 @@ def _share(scores: np.ndarray, scale: Scale) -> np.ndarray:
 
 @cache
 def _levels() -> tuple[np.ndarray, np.ndarray]:
-    """What to add to a pixel in 0..255 at each level of heat (3, levels), and what to multiply its grey by (levels,)."""
+    """What each level of heat adds to a pixel in 0..255, (3, levels), and the share of grey it keeps, (levels,)."""
     *colors, opacity = heat(np.linspace(0, 1, LEVELS + 1), Scale(0, 1)).T.astype(np.float32)
     return np.stack(colors) * opacity * 255, 1 - opacity
 
