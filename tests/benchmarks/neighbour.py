@@ -2,6 +2,8 @@
 
 On the clock, and in seconds of the processor, which hardly depend on company. As in scoring.py: ViT-S/14 at 448 px,
 batch 1, random weights, and references of noise, on neither of which time depends.
+
+`python -m tests.benchmarks.neighbour 2` takes 2 rounds.
 """
 
 import subprocess
@@ -21,18 +23,18 @@ from .scoring import SIDE, build
 MEASURED = ("N1A1", "N8A4")
 ROUNDS = 9
 CLOCKS = {"s": time.perf_counter, "s of CPU": time.process_time}
-BURN = "while True: pass"
+BURN = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"  # and ends with the one that started it
 
 
 @torch.inference_mode()
-def measure() -> dict[str, float]:
+def measure(rounds: int = ROUNDS) -> dict[str, float]:
     model, image = build()
     everywhere, figures = torch.get_num_threads(), {}
     for threads in sorted({1, everywhere}):
         torch.set_num_threads(threads)
         for neighbours in (0, 1):
             with busy(neighbours):
-                for unit, ratios in in_backbones(model, image).items():
+                for unit, ratios in in_backbones(model, image, rounds).items():
                     company = "a busy neighbour" if neighbours else "no neighbour of ours"
                     figures |= {f"{name}, {threads} thread(s), {company} ({unit})": ratios[name] for name in ratios}
     torch.set_num_threads(everywhere)
@@ -51,7 +53,7 @@ def busy(neighbours: int) -> Iterator[None]:
             process.wait()
 
 
-def in_backbones(model: IdealModel, image: torch.Tensor) -> dict[str, dict[str, float]]:
+def in_backbones(model: IdealModel, image: torch.Tensor, rounds: int) -> dict[str, dict[str, float]]:
     """The whole call, and what comes after the backbone alone, in forwards of the backbone, by each clock."""
     features = model.extract_features(image)
     tasks = {"backbone": lambda: model.backbone(image)}
@@ -65,7 +67,12 @@ def in_backbones(model: IdealModel, image: torch.Tensor) -> dict[str, dict[str, 
         }
     ratios = {}
     for unit, clock in CLOCKS.items():
-        seconds = interleaved_medians(tasks, ROUNDS, clock)
+        seconds = interleaved_medians(tasks, rounds, clock)
         backbone = seconds.pop("backbone")
         ratios[unit] = {name: value / backbone for name, value in seconds.items()}
     return ratios
+
+
+if __name__ == "__main__":
+    for label, value in measure(int(sys.argv[1])).items():
+        print(f"  {label:<66} {value:10.3f}")
