@@ -1,22 +1,33 @@
 """Connected regions of masks, found from runs of pixels without loops over pixels, regions or images. NumPy only."""
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 Connectivity = Literal[4, 8]
 
 
+class Runs(NamedTuple):
+    """Runs of anomalous pixels in the rows of masks, in the order of `masks.nonzero()`; (r,) integers each."""
+
+    regions: np.ndarray  # the number of the connected region, counted from 0 over all masks
+    rows: np.ndarray
+    columns: np.ndarray  # of the first pixel
+    lengths: np.ndarray
+
+
 def label_pixels(masks: np.ndarray, connectivity: Connectivity = 8) -> np.ndarray:
-    """Number the connected regions of each mask.
+    """Number the connected regions of masks (n, H, W): (p,), for each pixel of all `runs`, in their order."""
+    found = runs(masks, connectivity)
+    return np.repeat(found.regions, found.lengths)
+
+
+def runs(masks: np.ndarray, connectivity: Connectivity = 8) -> Runs:
+    """Find the runs of anomalous pixels of each mask, and number their connected regions.
 
     Args:
         masks: (n, H, W) booleans.
         connectivity: 8 joins diagonal neighbours, 4 does not.
-
-    Returns:
-        (p,) the number of the region, counted from 0 over all masks, of each of the p anomalous pixels, in the order
-        of `masks.nonzero()`.
     """
     masks = masks[masks.any(axis=(1, 2))]
     num_masks, height, width = masks.shape
@@ -39,7 +50,8 @@ def label_pixels(masks: np.ndarray, connectivity: Connectivity = 8) -> np.ndarra
 
     roots = _connect(starts.size, upper, lower)
     numbers = np.cumsum(roots == np.arange(roots.size)) - 1
-    return np.repeat(numbers[roots], ends - starts)
+    rows, columns = np.divmod(starts, stride)
+    return Runs(numbers[roots], rows % (height + 1) - 1, columns - 1, ends - starts)
 
 
 def pixel_shares(masks: np.ndarray, connectivity: Connectivity = 8) -> np.ndarray:

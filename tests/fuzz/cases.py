@@ -10,6 +10,7 @@ from .values import VALUES
 from .ways import SINGLE, FaultError, Ways
 
 COMMAND_LINE, REFERENCES_FILE = "command line", "references file"
+OF_FILES = ("handler", "app")  # ways that take files alone
 AT_ONCE = 6  # files in a run of the command line
 
 
@@ -49,7 +50,7 @@ def chosen(random: np.random.Generator) -> tuple[str, str]:
     if number < 6:
         return REFERENCES_FILE, "damaged references"
     way = list(SINGLE)[int(random.integers(len(SINGLE)))]
-    kinds = list(FILES) if way == "handler" else [*FILES, *VALUES]
+    kinds = list(FILES) if way in OF_FILES else [*FILES, *VALUES]
     return way, kinds[int(random.integers(len(kinds)))]
 
 

@@ -17,6 +17,8 @@ from PIL import Image
 
 from hub.handler import EndpointHandler
 from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealReferences
+from modeling_ideal.app.detector import Detector
+from modeling_ideal.app.session import Session
 from modeling_ideal.cli import main
 from modeling_ideal.writing.files import write_atomically
 
@@ -46,6 +48,7 @@ class Ways:
         self.handler = EndpointHandler(str(repository))
         self.pipe: AnomalyDetectionPipeline = self.handler.pipe
         self.processor: IdealImageProcessor = self.pipe.image_processor
+        self.detector = Detector(self.pipe)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of what so few references support
             self.references = self.pipe.set_references(normal=self.normal)
@@ -115,6 +118,37 @@ class Ways:
         if sample.fate == REFUSED and isinstance(sample.value, bytes):
             check(bool(refused), "judged what must be refused")
         return "refused" if refused else "judged"  # an endpoint has closer limits
+
+    def through_app(self, sample: Sample) -> str:
+        """As an upload of a visitor of the app, if it is a file, before a good one: to judge, then as a reference."""
+        content = sample.value if isinstance(sample.value, bytes) else b""
+        name = odd_name(np.random.default_rng(list(content[:8])))
+        files = [self.folder / "uploads" / "0" / name, self.folder / "uploads" / "1" / name]
+        shutil.rmtree(self.folder / "uploads", ignore_errors=True)
+        for file, written in zip(files, (content, encoded(self.good)), strict=True):
+            file.parent.mkdir(parents=True)
+            file.write_bytes(written)
+        session = Session(references=self.references)
+        with refusals() as refused:
+            if told := session.judge(self.detector, files):
+                raise ValueError(told)
+            bad = session.judged[0]
+            check(np.isfinite(bad.anomaly_map).all(), "a map that is not finite")
+            if sample.shown is not None:
+                check(bad.picture.size == sample.shown.shape[:2], f"a picture of {bad.picture.size}")
+                check(abs(bad.score - self.score_of(sample.shown)) < CLOSE, "the score of another picture")
+        check(len(session.judged) == 2 - len(refused), f"{len(session.judged)} of 2 judged, told {refused}")
+        check(session.judged[-1].score == self.expected, "another score for the picture beside it")
+        told = session.add_references(files, defective=False)
+        check(
+            len(session.new) == len(session.judged), f"to judge {refused or 'taken'}, as a reference {told or 'taken'}"
+        )
+        if not refused:
+            check(sample.fate != REFUSED and content != b"", "judged what must be refused")
+            return "judged"
+        usual = content.startswith((b"\x89PNG", b"\xff\xd8"))  # the app does not take every format
+        check(not (usual and sample.fate == JUDGED), f"refused what must be judged: {refused[0]}")
+        return "refused"
 
     def through_command_line(self, samples: list[Sample], random: np.random.Generator) -> str:
         """As files with odd names, in one run of `ideal detect`."""
@@ -245,4 +279,5 @@ SINGLE: dict[str, Single] = {
     "references": Ways.through_references,
     "pipeline": Ways.through_pipeline,
     "handler": Ways.through_handler,
+    "app": Ways.through_app,
 }
