@@ -7,6 +7,14 @@ from typing import Any
 IDEAL = "ideal"
 """The method that is the model itself."""
 
+PLUG_INS = {
+    "residual_matching": "nve_matching",
+    "residual_length": "nve_length",
+    "nagl": "nagl_nve",
+    "resad": "resad_nve",
+}
+"""Methods on residual deviations, each with its twin on denoised ones."""
+
 METRICS = {
     "image_auroc": "image AUROC",
     "image_ap": "image AP",

@@ -7,6 +7,7 @@ from scipy.stats import bootstrap
 from modeling_ideal.data.reference_sets import ReferenceSet
 from modeling_ideal.evaluation.protocol.differences import (
     differences_to_ideal,
+    gains_of_eraser,
     interval,
     resampled_differences,
 )
@@ -100,6 +101,15 @@ def test_differences_are_paired_by_reference_set():
 
 def test_without_ideal_there_is_nothing_to_compare():
     assert differences_to_ideal({"plain": measured([50.0])}) == {}
+
+
+def test_the_eraser_is_compared_with_the_same_method_without_it():
+    rows = {"resad": measured([50.0, 60.0]), "resad_nve": measured([53.0, 62.0]), "nagl_nve": measured([70.0, 80.0])}
+    found = gains_of_eraser(rows)["N1A1"]["general"]
+    assert set(found) == {"resad_nve"}  # NAGL without it was not measured
+    swapped = differences_to_ideal({"ideal": rows["resad_nve"], "resad": rows["resad"]})["N1A1"]["general"]["resad"]
+    assert found["resad_nve"] == swapped
+    assert found["resad_nve"]["image_auroc"][0] == pytest.approx(2.5)
 
 
 def test_the_table_has_a_column_for_each_set_up():

@@ -171,6 +171,15 @@ def test_the_plug_in_has_off_on_and_the_gain():
     ]
 
 
+def test_the_gain_has_its_interval_where_both_were_measured_in_one_run():
+    rows = {"resad": 60.0, "resad_nve": 61.0, "nagl": 70.0, "nagl_nve": 72.0}
+    methods = {name: {"N1A1": {"general": summary(value, 90.0, ["nut"], spread=None)}} for name, value in rows.items()}
+    gains = {"N1A1": {"general": {"resad_nve": {"image_auroc": [1.0, -0.5, 2.5]}}}}
+    lines = plug_in_table(group_by_target([results("parts", methods, gains=gains)])).splitlines()
+    assert "| N1A1 | ResAD, resad_nve | 60.0 / 90.0 | 61.0 / 90.0 | +1.0 [-0.5, +2.5] / - |" in lines
+    assert "| N1A1 | NAGL, nagl_nve | 70.0 / 90.0 | 72.0 / 90.0 | +2.0 / +0.0 |" in lines
+
+
 def test_all_metrics_with_both_forms_of_pro(mpdd):
     lines = metrics_table(only(mpdd), "general").splitlines()
     assert lines == [

@@ -1,11 +1,11 @@
-"""How far IDEAL is ahead of each other method, with an interval: a paired bootstrap."""
+"""How far a method is ahead of another, with an interval: a paired bootstrap."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ..results_file import IDEAL
+from ..results_file import IDEAL, PLUG_INS
 from .measurement import Measurement, Scores
 from .summary import Measured
 
@@ -23,16 +23,30 @@ def differences_to_ideal(measured: Mapping[str, Measured]) -> dict[str, Any]:
     """
     if IDEAL not in measured:
         return {}
+    return _by_setup({method: (measured[IDEAL], other) for method, other in measured.items() if method != IDEAL})
+
+
+def gains_of_eraser(measured: Mapping[str, Measured]) -> dict[str, Any]:
+    """What the eraser adds to a method: the same with the denoised twin less the plain one, by the twin's name."""
+    return _by_setup(
+        {
+            erased: (measured[erased], measured[plain])
+            for plain, erased in PLUG_INS.items()
+            if plain in measured and erased in measured
+        }
+    )
+
+
+def _by_setup(compared: Mapping[str, tuple[Measured, Measured]]) -> dict[str, Any]:
+    """The first of two methods less the second, by a name for the two."""
     result: dict[str, Any] = {}
-    for method, own in measured.items():
-        if method == IDEAL:
-            continue
+    for name, both in compared.items():
         pairs: dict[tuple[str, str], list[tuple[str, Measurement, Measurement]]] = {}
-        for (references, ours), (_, other) in zip(measured[IDEAL], own, strict=True):
+        for (references, ours), (_, other) in zip(*both, strict=True):
             for setting in ours["settings"]:
                 pairs.setdefault((references.setup, setting), []).append((references.category, ours, other))
         for (setup, setting), of_setup in pairs.items():
-            result.setdefault(setup, {}).setdefault(setting, {})[method] = _differences(of_setup, setting)
+            result.setdefault(setup, {}).setdefault(setting, {})[name] = _differences(of_setup, setting)
     return result
 
 

@@ -35,7 +35,7 @@ from ..pictures.category_pictures import Album
 from ..report.document import write_document
 from ..results_file import IDEAL
 from ..rival_method import RivalMethod
-from .differences import differences_to_ideal
+from .differences import differences_to_ideal, gains_of_eraser
 from .identity import measurement_key
 from .measurement import Measurement, measure, read_measurement
 from .poses import Turn, encode_poses
@@ -232,6 +232,7 @@ class Evaluation:
             "difficulty": difficulties(measured[self.methods[0]]),  # the same for all methods
             "methods": methods,
             "differences": differences_to_ideal(measured),
+            "gains": gains_of_eraser(measured),
         }
         if IDEAL in methods:
             results["setups"] = methods[IDEAL]["setups"]

@@ -10,8 +10,9 @@ import numpy as np
 
 from ...data.setups import Setup
 from ...writing.tables import ABSENT, difference, markdown_table, number, pair, with_spread
-from ..results_file import Summary
-from .paper import IDEAL_IN_PAPER, published
+from ..results_file import PLUG_INS, Summary
+from .difference_table import with_interval
+from .paper import IDEAL_IN_PAPER, NAMES_IN_PAPER, published
 from .target_results import TargetResults, in_order
 
 AUROCS = ("image_auroc", "pixel_auroc")
@@ -24,14 +25,6 @@ ABLATION = {
     IDEAL_IN_PAPER: "N1 + A1 + NVE + IDE",
 }
 """The methods in the rows of Table 3 (left), with what the paper has switched on there."""
-
-PLUG_INS = {
-    "residual_matching": "nve_matching",
-    "residual_length": "nve_length",
-    "NAGL": "nagl_nve",
-    "ResAD": "resad_nve",
-}
-"""Methods on residual deviations, each with its twin on denoised ones."""
 
 RowKey = tuple[str, str]
 """Set-up and method, which identify a row."""
@@ -91,12 +84,14 @@ def plug_in_table(targets: Sequence[TargetResults]) -> str:
     """Table A1: methods on residual deviations, without and with the Normal Variation Eraser; then the paper's."""
     lines = []
     for setup in _setups(targets, "general"):
-        for plain, erased in PLUG_INS.items():
-            measured = [[target.summary(setup, name, "general") for name in (plain, erased)] for target in targets]
+        for name, erased in PLUG_INS.items():
+            plain = NAMES_IN_PAPER.get(name, name)
+            measured = [[target.summary(setup, method, "general") for method in (plain, erased)] for target in targets]
             if any(all(both) for both in measured):
                 line = [setup, f"{plain}, {erased}"]
-                for before, after in measured:
-                    line += [pair(_ours(before)), pair(_ours(after)), _differences(after, before and before["mean"])]
+                for target, (before, after) in zip(targets, measured, strict=True):
+                    gain = _gain(target, setup, erased) or _differences(after, before and before["mean"])
+                    line += [pair(_ours(before)), pair(_ours(after)), gain]
                 lines.append(line)
     setups = dict.fromkeys(line[0] for line in lines)
     head = ["set-up", "method", *(title for target in targets for title in (target.name, "with NVE", "gain"))]
@@ -165,6 +160,14 @@ def _paper_plug_ins(targets: Sequence[TargetResults], setups: Sequence[str]) -> 
             line += [pair(_theirs(before[setup, plain] if values else {})), pair(_theirs(values)), pair(changes)]
         lines.append(line)
     return lines
+
+
+def _gain(target: TargetResults, setup: str, erased: str) -> str:
+    """What the eraser adds, with its interval; empty where both were not measured in one run."""
+    for run in target.runs:
+        if gain := run.get("gains", {}).get(setup, {}).get("general", {}).get(erased):
+            return pair([with_interval(gain.get(name)) for name in AUROCS])
+    return ""
 
 
 def _ours(summary: Summary | None) -> list[str]:

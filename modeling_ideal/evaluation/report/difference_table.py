@@ -1,5 +1,7 @@
 """The table of how far IDEAL is ahead of each other method."""
 
+from collections.abc import Sequence
+
 from ...writing.tables import ABSENT, markdown_table
 from .paper import NAMES_IN_PAPER
 from .target_results import TargetResults, in_order
@@ -17,7 +19,7 @@ def difference_table(target: TargetResults, setting: str) -> str:
     for differences in found:
         for setup, settings in differences.items():
             for method, metrics in settings.get(setting, {}).items():
-                parts = (_cell(metrics.get(name)) for name in ("image_auroc", "pixel_auroc"))
+                parts = (with_interval(metrics.get(name)) for name in ("image_auroc", "pixel_auroc"))
                 cells.setdefault(method, {})[setup] = " / ".join(parts)
     setups = in_order({setup for row in cells.values() for setup in row})
     rows = [
@@ -27,5 +29,6 @@ def difference_table(target: TargetResults, setting: str) -> str:
     return markdown_table(["IDEAL less", *setups], rows, words=1)
 
 
-def _cell(values: list[float] | None) -> str:
+def with_interval(values: Sequence[float] | None) -> str:
+    """A difference with the ends of its interval."""
     return ABSENT if values is None else f"{values[0]:+.1f} [{values[1]:+.1f}, {values[2]:+.1f}]"
