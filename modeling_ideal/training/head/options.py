@@ -65,8 +65,8 @@ class HeadTrainingOptions:
     episodes_per_epoch: int = option("number of episodes in an epoch; each scores one query", 500)
     batch_size: int = option("episodes per optimiser step, over all processes", 16)
     gradient_accumulation: int = option(
-        "split each process's share of a batch into this many parts, to save memory; the result stays the same, but not "
-        "with --method resad, whose boundary is that of a part",
+        "split each process's share of a batch into this many parts, to save memory; the result stays the same, "
+        "but not with --method resad, whose boundary is that of a part",
         1,
     )
     learning_rate: float = option(
