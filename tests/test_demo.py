@@ -74,7 +74,7 @@ def test_the_demo_writes_a_folder_one_can_open(model_folder, tmp_path, capsys, m
     assert shown == {file.name for file in out.glob("query_*.png")} | {"cloth/index.html"}
     assert page.count("data:image/jpeg") == 2 + 2 * 2 + 2 * 2  # normal, abnormal with masks, queries with overlays
     assert "in truth: scratch" in page
-    assert "No reference shows: dent, missing hole." in page
+    assert "No reference shows these defects: dent, missing hole." in page
     assert 'href="../index.html"' in (out / "cloth" / "index.html").read_text()
     assert "The confidence is the estimated share of good parts that score lower." in page
     (out / "notes.txt").write_text("mine")

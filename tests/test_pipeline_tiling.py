@@ -54,7 +54,7 @@ def test_references_in_tiles_give_a_threshold(pipe, tmp_path):
 def test_a_threshold_for_tiles_from_few_pictures_comes_with_a_warning(pipe, tmp_path):
     """Measured false alarms were far from the requested level; a picture of one tile is judged as without tiles."""
     pictures = [photograph(seed, LARGE) for seed in range(8)]
-    message = r"the threshold for tiles rests on the tiles of 2 good picture\(s\) alone: far more good parts"
+    message = r"the threshold for tiles rests on the tiles of 2 good pictures alone: far more good parts"
     with pytest.warns(UserWarning, match=message):
         pipe.set_references(normal=[*pictures[:2], pictures[1]], tiling=True).save(tmp_path / "two.safetensors")
     with pytest.warns(UserWarning, match=message):

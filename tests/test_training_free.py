@@ -90,7 +90,7 @@ def test_saved_and_loaded_as_model_references_and_pipeline(free, episode, tmp_pa
     torch.testing.assert_close(loaded(episode["query"], references=known).scores, free(**episode).scores)
     pipe = pipeline("anomaly-detection", model=str(tmp_path / "model"))
     given = {"normal": [picture, picture.rotate(3)], "abnormal": [picture.rotate(180)], "masks": [(5, 5, 20, 25)]}
-    with pytest.warns(UserWarning, match="normal image"):
+    with pytest.warns(UserWarning, match="good pictures? alone can support"):
         result = pipe(picture.rotate(180), **given, types=["turned"], return_regions=True)
     assert result["type"] == "turned" or result["label"] == "normal"
     assert 0 <= result["confidence"] <= 1

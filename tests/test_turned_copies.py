@@ -77,11 +77,11 @@ def test_the_pipeline_extends_references_in_other_poses(turning, picture, tmp_pa
     pipe = pipeline("anomaly-detection", model=turning, image_processor=processor)
     good, bad = [picture, picture.rotate(5), picture.rotate(9)], [picture.rotate(180)]
     given = {"abnormal": bad, "masks": [(5, 5, 20, 25)]}
-    with pytest.warns(UserWarning, match="normal image"):
+    with pytest.warns(UserWarning, match="good pictures? alone can support"):
         whole = pipe.encode_references(normal=good, **given)
-    with pytest.warns(UserWarning, match="normal image"):
+    with pytest.warns(UserWarning, match="good pictures? alone can support"):
         pipe.set_references(normal=good[:2], **given)
-    with pytest.warns(UserWarning, match="normal image"):
+    with pytest.warns(UserWarning, match="good pictures? alone can support"):
         pipe.extend_references(normal=good[2:]).save(tmp_path / "product.safetensors")
     extended = IdealReferences.load(tmp_path / "product.safetensors")
     torch.testing.assert_close(extended.normal_features, whole.normal_features)

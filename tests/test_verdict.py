@@ -211,7 +211,7 @@ def test_references_that_were_set_are_checked_in_every_call(pipe):
 
 
 def test_warnings_of_references_are_repeated(pipe, tmp_path):
-    with pytest.warns(UserWarning, match="2 normal image.* support a false-alarm rate of") as caught:
+    with pytest.warns(UserWarning, match="2 good pictures alone can support a false-alarm rate of") as caught:
         references = pipe.set_references(**GIVEN, false_alarm=0.01)
     assert [str(each.message) for each in caught] == references.warnings
     assert caught[0].filename == __file__
