@@ -54,7 +54,12 @@ def select_sets(
 
 
 def select_anomalous_patches(
-    normals: Tensor | None, abnormal: Tensor, mask: Tensor | None, erase: Erase, share_normals: bool = False
+    normals: Tensor | None,
+    abnormal: Tensor,
+    mask: Tensor | None,
+    erase: Erase,
+    share_normals: bool = False,
+    directions: Tensor | None = None,
 ) -> AnomalousPatches:
     """Select and denoise the anomalous patches of one reference set.
 
@@ -64,11 +69,12 @@ def select_anomalous_patches(
         mask: (L2, h, w) bool; None to mark the patches that deviate most.
         erase: the Normal Variation Eraser with its settings.
         share_normals: whether to add patches well outside a given mask to the normal ones.
+        directions: (Q, C) `normals` at length 1, if already known and none are added.
     """
     if mask is not None and normals is not None and share_normals:
-        normals = torch.cat([normals, abnormal[~_widened(mask)]])
+        normals = torch.cat([normals, unmarked_patches(abnormal, mask)])
     if mask is None:
-        mask = estimate_mask(normals, abnormal, erase)
+        mask = estimate_mask(normals, abnormal, erase, directions)
     if normals is None:
         normals = abnormal[~mask]
         if not len(normals):
@@ -78,13 +84,17 @@ def select_anomalous_patches(
             )
     _, height, width, channels = abnormal.shape
     positions = sinusoidal_positions(height, width, channels, abnormal.device).expand_as(abnormal)
-    deviations = erase(abnormal[mask], normals, unit(normals)).denoised
+    deviations = erase(abnormal[mask], normals, unit(normals) if directions is None else directions).denoised
     return AnomalousPatches(normals, abnormal[mask], positions[mask], deviations, mask.nonzero()[:, 0])
 
 
-def _widened(mask: Tensor) -> Tensor:
-    """Grow patch masks (L, h, w) by one patch: a defect often extends a little beyond what people mark."""
-    return F.max_pool2d(mask[:, None].float(), 3, stride=1, padding=1)[:, 0] > 0
+def unmarked_patches(abnormal: Tensor, mask: Tensor) -> Tensor:
+    """The patches (P, C) of pictures (..., h, w, C) that are well outside the defects in their mask (..., h, w).
+
+    Masks grow by one patch: a defect often extends a little beyond what people mark.
+    """
+    maps = mask.view(-1, 1, *mask.shape[-2:]).float()
+    return abnormal[F.max_pool2d(maps, 3, stride=1, padding=1).view(mask.shape) == 0]
 
 
 def pad_sets(sets: Sequence[AnomalousPatches]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -97,7 +107,7 @@ def pad_sets(sets: Sequence[AnomalousPatches]) -> tuple[Tensor, Tensor, Tensor, 
 
 
 @torch.no_grad()
-def estimate_mask(normals: Tensor | None, abnormal: Tensor, erase: Erase) -> Tensor:
+def estimate_mask(normals: Tensor | None, abnormal: Tensor, erase: Erase, directions: Tensor | None = None) -> Tensor:
     """Mark the patches of each abnormal reference (L2, h, w, C) that deviate most: (L2, h, w) bool.
 
     With normal references, these are the patches with the longest denoised deviations, as in the released
@@ -105,10 +115,11 @@ def estimate_mask(normals: Tensor | None, abnormal: Tensor, erase: Erase) -> Ten
     """
     patches = abnormal.flatten(0, 2)
     if normals is None:
-        directions = unit(patches)
-        deviation = -nearest_normals(directions, directions, 2)[0][:, -1]  # the nearest patch is the patch itself
+        own = unit(patches)
+        deviation = -nearest_normals(own, own, 2)[0][:, -1]  # the nearest patch is the patch itself
     else:
-        deviation = erase(patches, normals, unit(normals)).denoised.norm(dim=-1)
+        directions = unit(normals) if directions is None else directions
+        deviation = erase(patches, normals, directions).denoised.norm(dim=-1)
     deviation = deviation.view(len(abnormal), -1)  # (L2, N)
     count = max(1, int(deviation.shape[1] * PSEUDO_MASK_FRACTION))
     mask = torch.zeros_like(deviation, dtype=torch.bool)

@@ -1,6 +1,7 @@
 """Calibration: a threshold from the references alone, each scored as if it were new. Never uses test data.
 
 Each normal reference is scored against the others; if there is only one, altered copies of it are scored against it.
+Of very many references only some are scored, still against all others (`PictureGroup.scored`).
 Each abnormal reference is scored with the normal ones and the deviation vectors of the other abnormal ones; if there
 is only one, altered copies of it are scored, so that its deviation vectors do not meet the very patches they were made
 from. They still know that defect, so an unknown one may score lower.
@@ -9,12 +10,15 @@ from. They still know that defect, so an unknown one may score lower.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from .anomalous_patches import select_anomalous_patches
 from .input_checks import check_number
 from .modeling_ideal import IdealModel
+from .normal_bank import NormalBank
 from .reference_pictures import PictureGroup, ReferencePictures
 from .reference_reading import read_pictures
 from .reference_scores import ReferenceScores, diversity
@@ -82,11 +86,13 @@ def encode_pictures(model: IdealModel, pictures: ReferencePictures) -> IdealRefe
         false_alarm = DEFAULT_FALSE_ALARM
     if false_alarm and not pictures.tell_normal:
         raise ValueError(UNKNOWN_NORMAL)
-    scores = None
+    scores = bank = None
     with _evaluation(model):
-        references = _encode(model, known.normal, known.abnormal)
+        if known.normal is not None and (false_alarm or known.max_patches):
+            bank = NormalBank(known, model.config.share_normals)
+        references = _encode(model, known, bank)
         if false_alarm:
-            scores = _scores_as_new(model, known, references)
+            scores = _scores_as_new(model, known, bank, references)
     references.fingerprint = model.fingerprint
     references.check_values()
     references = replace(references, pictures=pictures.to("cpu"))
@@ -108,7 +114,12 @@ def _evaluation(model: IdealModel) -> Iterator[None]:
         model.train(training)
 
 
-def _encode(model: IdealModel, normal: PictureGroup | None, abnormal: PictureGroup | None) -> IdealReferences:
+def _encode(model: IdealModel, known: ReferencePictures, bank: NormalBank | None) -> IdealReferences:
+    """Encode a whole reference set."""
+    normal, abnormal = known.normal, known.abnormal
+    if normal is not None and bank is not None and known.max_patches is not None:
+        features, directions = (part.clone() for part in bank.without())  # which is needed again
+        return replace(_encode_with(model, features, directions, abnormal), num_normal=len(normal.hashes))
     marked = None if abnormal is None else abnormal.marked
     turned = None if normal is None else normal.turned
     return model.encode_features(
@@ -119,13 +130,38 @@ def _encode(model: IdealModel, normal: PictureGroup | None, abnormal: PictureGro
     )
 
 
-def _scores_as_new(model: IdealModel, known: ReferencePictures, references: IdealReferences) -> ReferenceScores:
-    """Score each picture of a reference set as if it were new."""
+def _encode_with(
+    model: IdealModel, normals: Tensor, directions: Tensor, abnormal: PictureGroup | None
+) -> IdealReferences:
+    """Encode a reference set, not to be kept, with the normal patches (Q, C) and the same at length 1."""
+    bank = normals[None, None, None]
+    if abnormal is None:
+        references = model.encode_features(bank, None, None)
+    else:
+        features, marked = abnormal.features, abnormal.marked
+        found = select_anomalous_patches(normals, features, marked, model.deviations, directions=directions)
+        marks = None if marked is None else marked[None]
+        references = model.encode_features(bank, features[None], marks, sets=[found])
+    references.normal_directions = [directions]
+    return references
+
+
+def _scores_as_new(
+    model: IdealModel, known: ReferencePictures, bank: NormalBank | None, references: IdealReferences
+) -> ReferenceScores:
+    """Score each picture of a reference set as if it were new; at most so many of each kind as `scored` says."""
     normal, abnormal = known.normal, known.abnormal
     counted = abnormal if normal is None else normal
+
+    def without(kind: str, indices: list[int]) -> IdealReferences:
+        others = abnormal.without(indices) if abnormal is not None and kind == "abnormal" else abnormal
+        if bank is None:
+            return _encode(model, replace(known, abnormal=others), None)
+        return _encode_with(model, *bank.without(kind, indices), others)
+
     return ReferenceScores(
-        _scores(model, normal, references, lambda indices: (_without(normal, indices), abnormal)),
-        _scores(model, abnormal, references, lambda indices: (normal, _without(abnormal, indices))),
+        _scores(model, normal, references, partial(without, "normal")),
+        _scores(model, abnormal, references, partial(without, "abnormal")),
         _scored_marks(abnormal),
         0 if counted is None else len(counted.distinct()),
         diversity=None if counted is None else diversity(counted.good_patches()),
@@ -137,21 +173,21 @@ def _scores(
     model: IdealModel,
     group: PictureGroup | None,
     references: IdealReferences,
-    without: Callable[[list[int]], tuple[PictureGroup | None, PictureGroup | None]],
+    without: Callable[[list[int]], IdealReferences],
 ) -> Tensor:
-    """Patch scores (n, h, w) of each picture against the others, or of altered copies if there is only one picture.
+    """Patch scores (n, h, w) of pictures, each against the others, or of altered copies if there is only one picture.
 
     Args:
         model: an `IdealModel`.
         group: pictures of one kind, or None for none.
         references: the whole set, with these pictures.
-        without: returns both kinds without the pictures of the given indices.
+        without: returns it without the pictures of the given indices.
     """
     if group is None:
         return torch.zeros(0, 0, 0)
-    distinct = group.distinct()
-    if len(distinct) > 1:
-        maps = [_patch_scores(model, group.features[equal[0]], _encode(model, *without(equal))) for equal in distinct]
+    scored = group.scored()
+    if len(scored) > 1:
+        maps = [_patch_scores(model, group.features[equal[0]], without(equal)) for equal in scored]
     else:
         maps = [_patch_scores(model, copy, references) for copy in _copies(group)]
     return torch.stack(maps).cpu()
@@ -161,8 +197,8 @@ def _scored_marks(group: PictureGroup | None) -> Tensor | None:
     """Patch masks (n, h, w) of the abnormal pictures that `_scores` scores; None if they are not marked."""
     if group is None or group.marked is None:
         return None
-    distinct = group.distinct()
-    marked = group.marked[[equal[0] for equal in distinct]] if len(distinct) > 1 else group.marked_copies
+    scored = group.scored()
+    marked = group.marked[[equal[0] for equal in scored]] if len(scored) > 1 else group.marked_copies
     return None if marked is None else marked.cpu()
 
 
@@ -173,10 +209,6 @@ def _copies(group: PictureGroup) -> Tensor:
             "encode them again"
         )
     return group.copies
-
-
-def _without(group: PictureGroup | None, indices: list[int]) -> PictureGroup | None:
-    return None if group is None else group.without(indices)
 
 
 def _patch_scores(model: IdealModel, features: Tensor, references: IdealReferences) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 KINDS = ("normal", "abnormal")
+MOST_SCORED = 100  # pictures of a kind that calibration scores as new: 99 support a false-alarm rate of 1 %
 TENSORS = ("features", "turned", "copies", "marked", "marked_copies")  # of each kind, by their names in a file
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -44,6 +45,14 @@ class PictureGroup:
         for index, content in enumerate(self.hashes):
             groups.setdefault(content, []).append(index)
         return list(groups.values())
+
+    def scored(self) -> list[list[int]]:
+        """The groups of equal pictures of which calibration scores one as if it were new: at most `MOST_SCORED`.
+
+        Of more pictures it is those with the lowest hashes: as good as drawn at random, and the same in any order.
+        """
+        drawn = set(sorted(set(self.hashes))[:MOST_SCORED])
+        return [equal for equal in self.distinct() if self.hashes[equal[0]] in drawn]
 
     def good_patches(self) -> list[Tensor]:
         """The patches (P, C) of each picture that are not marked; all of them if those of a picture all are."""
@@ -97,11 +106,13 @@ class ReferencePictures:
         abnormal: the abnormal pictures; None for none, but not both.
         false_alarm: the false-alarm rate that was asked for; 0 for no calibration; None for the default, where the
             pictures allow a calibration.
+        max_patches: number of normal patches to keep for scoring, see `NormalBank`; None for all.
     """
 
     normal: PictureGroup | None
     abnormal: PictureGroup | None
     false_alarm: float | None = None
+    max_patches: int | None = None
 
     @property
     def tell_normal(self) -> bool:
@@ -118,6 +129,7 @@ class ReferencePictures:
         groups = {kind: group for kind in KINDS if (group := getattr(self, kind)) is not None}
         return {
             "false_alarm": self.false_alarm,
+            "max_patches": self.max_patches,
             "hashes": {kind: group.hashes for kind, group in groups.items()},
             "patches": {kind: list(group.features.shape[1:3]) for kind, group in groups.items()},
         }
@@ -147,7 +159,8 @@ class ReferencePictures:
                 height, width = header["patches"][kind]
                 parts["features"] = bank[: count * height * width].view(count, height, width, -1)
             groups[kind] = PictureGroup(hashes=hashes, **parts)  # type: ignore[arg-type]
-        return cls(groups.get("normal"), groups.get("abnormal"), header["false_alarm"])
+        limit = header.get("max_patches")  # which earlier releases did not know
+        return cls(groups.get("normal"), groups.get("abnormal"), header["false_alarm"], limit)
 
 
 def check_different(normal: Sequence[str], abnormal: Sequence[str]) -> None:
@@ -164,9 +177,10 @@ def is_pictures_header(value: Any) -> bool:
     """Whether a value is what `ReferencePictures.header` makes."""
     if not isinstance(value, dict):
         return False
-    rate, hashes, patches = (value.get(name) for name in ("false_alarm", "hashes", "patches"))
+    rate, hashes, patches, most = (value.get(name) for name in ("false_alarm", "hashes", "patches", "max_patches"))
     return (
         (rate is None or (isinstance(rate, (int, float)) and not isinstance(rate, bool) and 0 <= rate < 0.5))
+        and (most is None or (type(most) is int and most >= 1))
         and isinstance(hashes, dict)
         and isinstance(patches, dict)
         and bool(hashes)

@@ -45,6 +45,7 @@ def read_pictures(
         _group(model, normal_refs, None, known.normal, "normal", calibrated),
         _group(model, abnormal_refs, masks, known.abnormal, "abnormal", calibrated),
         false_alarm,
+        known.max_patches,
     )
     if pictures.normal is not None and pictures.abnormal is not None:
         check_different(pictures.normal.hashes, pictures.abnormal.hashes)

@@ -32,7 +32,8 @@ class ReferenceScores:
             patches of the abnormal references outside their marks are taken as normal.
         abnormal: (m, h', w') of abnormal references, or of altered copies of a single one; m may be 0.
         marked: (m, h', w') bool, their defects; None if the defects were not marked by the user.
-        num_normal: number of different pictures that the normal scores come from.
+        num_normal: number of different pictures that tell what is normal. There are more maps if they are of altered
+            copies of a single one, and fewer if only some of very many were scored, each against all others.
         grid: rows and columns of the T tiles of every normal picture; None without tiles, or if pictures differ.
         diversity: how much the patches of a normal picture differ, see the function; None if it is not known.
         smoothing: standard deviation, in patches, of the Gaussian that image scores are smoothed with; None if the
@@ -80,10 +81,15 @@ class ReferenceScores:
         normal = self._normal_scores(top_fraction, counted)
         if not normal:
             raise ValueError("expected some normal patch that is not ignored, to calibrate, got none")
-        count = min(self.num_normal, len(normal))  # pictures that are ignored altogether do not count
         abnormal = list(self._abnormal_scores(top_fraction, counted))
         level = self._level(normal, prior)
-        return Calibration.from_scores(normal, abnormal, false_alarm, count, prior, level)
+        return Calibration.from_scores(normal, abnormal, false_alarm, self.stand_for(normal), prior, level)
+
+    def stand_for(self, scores: Sequence[float]) -> int:
+        """The number of normal references that scores of `normal` stand for, as `Calibration.from_scores` takes it."""
+        if (len(self.normal) or len(self.abnormal)) < self.num_normal:
+            return self.num_normal
+        return min(self.num_normal, len(scores))  # pictures that are ignored altogether do not count
 
     def _normal_scores(self, top_fraction: float, counted: Tensor | None = None) -> list[float]:
         return [_picture_score(tiles, top_fraction) for tiles in self._normal_patches(counted) if tiles]

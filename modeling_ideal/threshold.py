@@ -80,8 +80,8 @@ class Calibration:
     Args:
         threshold: images with this score or a higher one are called anomalous.
         false_alarm: the requested false-alarm rate: the share of good parts that may reach the threshold.
-        supported_false_alarm: the lowest false-alarm rate that n normal references alone can support, 1 / (n + 1). A
-            lower one rests on the shape of the distribution.
+        supported_false_alarm: the lowest false-alarm rate that n normal references, scored as if they were new, can
+            support alone, 1 / (n + 1). A lower one rests on the shape of the distribution.
         location: centre of the distribution of the logarithm of the next good part's score.
         scale: its scale.
         degrees: its degrees of freedom.
@@ -122,7 +122,8 @@ class Calibration:
             normal_scores: scores of normal references, at least one.
             abnormal_scores: scores of abnormal references.
             false_alarm: the requested false-alarm rate, above 0 and below 0.5.
-            num_normal: number of normal references, if it is lower than that of scores, which are then of copies.
+            num_normal: number of normal references, if it is not that of the scores. If it is lower, the scores are of
+                copies; if it is higher, some references were scored, each against all others.
             prior: what is known of other products.
             diversity: how much the patches of the normal references differ, as a score; None if it is not known.
         """
@@ -133,12 +134,13 @@ class Calibration:
             raise ValueError(f"expected finite scores, got {normal} and {abnormal}")
         if not 0 < false_alarm < 0.5:
             raise ValueError(f"false_alarm: expected a share above 0 and below 0.5, got {false_alarm!r}")
-        count = len(normal) if num_normal is None else num_normal
-        location, scale, degrees = next_score(normal, count, prior, diversity)
+        num_normal = len(normal) if num_normal is None else num_normal
+        count = min(num_normal, len(normal))
+        location, scale, degrees = next_score(normal, num_normal, prior, diversity)
         quantile = math.exp(min(location + scale * t_quantile(1 - false_alarm, degrees), 0.0))
         threshold = max(quantile, LOWEST_SCORE)  # within the range of scores
         supported = 1 / (count + 1)
-        warning = "; ".join(_warnings(threshold, false_alarm, abnormal, count)) or None
+        warning = "; ".join(_warnings(threshold, false_alarm, abnormal, count, num_normal)) or None
         return cls(
             threshold, false_alarm, supported, location, scale, degrees, normal, abnormal, prior, diversity, warning
         )
@@ -165,7 +167,7 @@ class Calibration:
 
 
 def next_score(
-    scores: Sequence[float], count: int, prior: ScorePrior, diversity: float | None = None
+    scores: Sequence[float], num_normal: int, prior: ScorePrior, diversity: float | None = None
 ) -> tuple[float, float, float]:
     """Location, scale and degrees of freedom of the t distribution of the logarithm of the next good part's score.
 
@@ -174,13 +176,15 @@ def next_score(
     part will be, which raises their scores.
 
     Args:
-        scores: of `count` good parts, each against the others, or of more copies of a single one.
-        count: the number of good parts.
+        scores: of good parts that are references, each against the others, or of more copies of a single one.
+        num_normal: the number of references, of which some may have no score. How much is known of the spread and the
+            mean depends on the number of scores; how much higher they are than the next one, on that of references.
         prior: what is known of other products.
         diversity: see `Calibration`.
     """
     logarithms = [_logarithm(score) for score in scores]
-    copies = count == 1 or len(scores) > count
+    count = min(num_normal, len(scores))
+    copies = count == 1 or len(scores) > num_normal
     if prior.level is None or diversity is None:
         expected, weight = 0.0, 0.0
         if copies:
@@ -189,7 +193,7 @@ def next_score(
         expected, weight = _logarithm(diversity) + prior.level, prior.level_weight
         if copies:  # they show where a part varies, but not how much the next one does
             return expected, prior.spread * math.sqrt(1 + 1 / weight), prior.degrees
-    mean = fmean(logarithms) - prior.decrease * math.log(count / (count - 1))
+    mean = fmean(logarithms) - prior.decrease * math.log(num_normal / (num_normal - 1))
     total = weight + count
     degrees = prior.degrees + count - (0 if weight else 1)  # without a level, the mean costs a degree
     squares = prior.degrees * prior.spread**2 + (count - 1) * variance(logarithms)
@@ -202,8 +206,10 @@ def _logarithm(score: float) -> float:
     return math.log(max(score, LOWEST_SCORE))
 
 
-def _warnings(threshold: float, false_alarm: float, abnormal: Sequence[float], count: int) -> list[str]:
-    """What the references do not support, in sentences."""
+def _warnings(
+    threshold: float, false_alarm: float, abnormal: Sequence[float], count: int, num_normal: int
+) -> list[str]:
+    """What the references do not support, in sentences; `count` of them were scored."""
     warnings = []
     missed = sum(score < threshold for score in abnormal)
     if missed:
@@ -216,8 +222,11 @@ def _warnings(threshold: float, false_alarm: float, abnormal: Sequence[float], c
     supported = 1 / (count + 1)
     if false_alarm < supported:
         needed = math.ceil(1 / false_alarm) - 1 if false_alarm >= 1e-6 else "over a million"
+        pictures = f"{count} good picture{'' if count == 1 else 's'}"
+        if count < num_normal:
+            pictures += f", as many of the {num_normal} as are scored,"
         warnings.append(
-            f"{count} good picture{'' if count == 1 else 's'} alone can support a false-alarm rate of "
+            f"{pictures} alone can support a false-alarm rate of "
             f"{100 * supported:.3g}% at best, and {100 * false_alarm:.3g}% needs {needed}: "
             "the threshold also rests on the scores of other products"
         )

@@ -1,10 +1,20 @@
-"""Many references: read in parts, searched in chunks, with the results of one piece."""
+"""Many references: read in parts and searched in chunks, with the results of one piece; some scored as if new."""
 
 import numpy as np
 import pytest
 import torch
 
-from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, normal_variation_eraser, reference_inputs
+from modeling_ideal import (
+    AnomalyDetectionPipeline,
+    Calibration,
+    IdealImageProcessor,
+    IdealReferences,
+    normal_variation_eraser,
+    reference_inputs,
+    reference_pictures,
+)
+from modeling_ideal.cli import main
+from modeling_ideal.detection.drift import DriftWatch
 from modeling_ideal.normal_variation_eraser import MAX_SIMILARITIES, nearest_normals, unit
 
 from .conftest import PATCH, tiny_model
@@ -77,3 +87,84 @@ def test_a_chunked_search_finds_what_one_product_finds(block, monkeypatch):
     expected = (queries @ normals.T).topk(5)
     torch.testing.assert_close(cosines, expected.values)
     assert torch.equal(places, expected.indices)
+
+
+@pytest.fixture
+def few_scored(monkeypatch):
+    """Calibration that scores five pictures of a kind."""
+    monkeypatch.setattr(reference_pictures, "MOST_SCORED", 5)
+
+
+def scored_plainly(pipe, pictures, **given):
+    """The scores of the five pictures with the lowest hashes, each against references encoded without it."""
+    hashes = pipe.encode_references(normal=pictures, false_alarm=0).pictures.normal.hashes
+    found = []
+    for place, picture in enumerate(pictures):
+        if sorted(hashes).index(hashes[place]) < 5:
+            others = [*pictures[:place], *pictures[place + 1 :]]
+            found.append(pipe(picture, normal=others, **given, false_alarm=0, threshold=0.5)["score"])
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("given", [{}, {"abnormal": [photograph(20)], "masks": [(2, 3, 20, 15)]}], ids=["N", "NA"])
+def test_of_many_references_some_are_scored_against_all_others(pipe, few_scored, given):
+    references = pipe.encode_references(normal=MANY, **given, false_alarm=0.1)
+    found = references.calibration
+    assert found.normal_scores == pytest.approx(scored_plainly(pipe, MANY, **given), abs=1e-5)
+    assert references.scores.num_normal == 9
+    expected = Calibration.from_scores(
+        found.normal_scores, found.abnormal_scores, 0.1, 9, pipe.model.config.prior, found.diversity
+    )
+    assert expected == found
+    assert found.supported_false_alarm == pytest.approx(1 / 6)
+    assert "5 good pictures, as many of the 9 as are scored, alone can support a false-alarm rate of 16.7%" in (
+        found.warning
+    )
+    assert DriftWatch(references).limit < 1
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_which_are_scored_depends_on_no_order(pipe, few_scored):
+    pictures = [*MANY, MANY[3]]
+    one, other = (pipe.encode_references(normal=each) for each in (pictures, pictures[::-1]))
+    assert len(one.calibration.normal_scores) == 5
+    assert sorted(other.calibration.normal_scores) == pytest.approx(sorted(one.calibration.normal_scores), abs=1e-6)
+    assert other.calibration.threshold == pytest.approx(one.calibration.threshold, abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_many_references_are_saved_shown_and_extended(pipe, few_scored, tmp_path, capsys):
+    expected = pipe.encode_references(normal=MANY)
+    known = pipe.encode_references(normal=MANY[:7])
+    known.save(tmp_path / "part.safetensors")
+    assert same(IdealReferences.load(tmp_path / "part.safetensors"), known)
+    assert same(pipe.extend_references(tmp_path / "part.safetensors", normal=MANY[7:]), expected)
+    for references, scored in ((expected, 5), (pipe.encode_references(normal=MANY[:4]), 4)):
+        references.save(tmp_path / "part.safetensors")
+        assert main(["references", "--show", str(tmp_path / "part.safetensors")]) == 0
+        said = capsys.readouterr().out
+        lines = [line for line in said.splitlines() if line.startswith("normal ") and "0." in line]
+        assert [float(line.split()[-1]) for line in lines] == pytest.approx(
+            references.calibration.normal_scores, rel=5e-3
+        )
+        sentence = "Of 9 different normal references 5, chosen by lot, were scored as if they were new"
+        assert (sentence in said) == (scored == 5)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_as_many_as_are_scored_change_nothing(pipe, monkeypatch):
+    given = {"normal": MANY, "abnormal": [photograph(index) for index in range(20, 23)]}
+    expected = pipe.encode_references(**given)
+    monkeypatch.setattr(reference_pictures, "MOST_SCORED", 9)
+    assert same(pipe.encode_references(**given), expected)
+    monkeypatch.setattr(reference_pictures, "MOST_SCORED", 2)
+    assert len(pipe.encode_references(**given).calibration.abnormal_scores) == 2
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_many_abnormal_references_alone(pipe, few_scored):
+    given = {"abnormal": MANY, "masks": [(2, 3, 20, 15)] * 9}
+    references = pipe.encode_references(**given)
+    assert (references.scores.num_normal, len(references.calibration.normal_scores)) == (9, 5)
+    assert references.scores.marked.shape == references.scores.abnormal.shape

@@ -1,6 +1,7 @@
 """The threshold as statistics: what it promises, what it admits, and that it survives JSON."""
 
 import json
+import math
 
 import numpy as np
 import pytest
@@ -196,3 +197,15 @@ def test_a_bad_prior_is_refused(values, message):
 def test_a_foreign_dictionary_is_refused():
     with pytest.raises(ValueError, match=r"calibration: expected the fields .*'threshold'.* got \['level'\]"):
         Calibration.from_dict({"level": 1})
+
+
+def test_scores_of_some_references_alone():
+    """They tell no less of the spread, and of the level that all references will give to the next part."""
+    scores, prior = [0.2, 0.25, 0.22, 0.24, 0.21], ScorePrior(decrease=0.3)
+    all_scored, some = (Calibration.from_scores(scores, (), 0.1, count, prior) for count in (5, 1000))
+    assert (some.scale, some.degrees) == (all_scored.scale, all_scored.degrees)
+    shift = 0.3 * (math.log(5 / 4) - math.log(1000 / 999))
+    assert some.location == pytest.approx(all_scored.location + shift)
+    assert some.supported_false_alarm == all_scored.supported_false_alarm == pytest.approx(1 / 6)
+    assert "5 good pictures, as many of the 1000 as are scored, alone can support" in some.warning
+    assert "5 good pictures alone can support" in all_scored.warning

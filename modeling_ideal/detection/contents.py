@@ -34,7 +34,8 @@ def entries(references: IdealReferences) -> list[Entry]:
         group = references.pictures and getattr(references.pictures, kind)
         distinct = group.distinct() if group else [[index] for index in range(count)]
         known = () if references.calibration is None else getattr(references.calibration, f"{kind}_scores")
-        scores = dict(zip((equal[0] for equal in distinct), known, strict=True)) if len(known) == len(distinct) else {}
+        judged = group.scored() if group and len(known) < len(distinct) else distinct
+        scores = dict(zip((equal[0] for equal in judged), known, strict=True)) if len(known) == len(judged) else {}
         first = {index: equal[0] for equal in distinct for index in equal}
         for index in range(count):
             found.append(
@@ -60,8 +61,11 @@ def facts(references: IdealReferences, path: Path) -> list[tuple[str, str]]:
         seen += " at {} x {} pixels".format(*size)
     can = "yes" if references.pictures is not None else "no, it does not keep the features of its pictures"
     kept = "yes" if references.previews is not None else "no"
+    most = None if references.pictures is None else references.pictures.max_patches
+    limited = [] if most is None else [("normal patches", f"{len(references.normals(0)[0])}, at most {most} are kept")]
     return [
         ("references", counts),
+        *limited,
         ("types", ", ".join(dict.fromkeys(references.types)) or "none given"),
         ("seen as", seen),
         ("made by", f"the model {references.fingerprint[:12]}"),
@@ -88,15 +92,21 @@ def promises(calibration: Calibration | None) -> list[str]:
     return sentences
 
 
-def copies(references: IdealReferences) -> list[str]:
-    """The scores of altered copies, a sentence for each kind of which there is only one picture."""
+def scored(references: IdealReferences) -> list[str]:
+    """What was scored as if it were new, a sentence for each kind of which that is not every picture."""
     sentences = []
     for kind in ("normal", "abnormal"):
         scores = () if references.calibration is None else getattr(references.calibration, f"{kind}_scores")
-        if scores and not any(entry.score is not None for entry in entries(references) if entry.kind == kind):
+        known = [entry for entry in entries(references) if entry.kind == kind and entry.equal_to is None]
+        if scores and not any(entry.score is not None for entry in known):
             sentences.append(
                 f"The {kind} scores are of {len(scores)} altered copies or parts of pictures: {min(scores):.3g} to "
                 f"{max(scores):.3g}."
+            )
+        elif 0 < len(scores) < len(known):
+            sentences.append(
+                f"Of {len(known)} different {kind} references {len(scores)}, chosen by lot, were scored as if they "
+                "were new, each against all others."
             )
     return sentences
 
@@ -111,5 +121,5 @@ def describe(references: IdealReferences, path: Path) -> str:
         row = [entry.name, entry.kind, entry.defect_type, size, score]
         rows.append(row if entry.equal_to is None else [*row, f"the same as {entry.kind} {entry.equal_to}"])
     lines += [text_table(head, rows, words=3), ""]
-    lines += [*promises(references.calibration), *copies(references)]
+    lines += [*promises(references.calibration), *scored(references)]
     return "\n".join([*lines, *(f"warning: {warning}" for warning in references.warnings)])

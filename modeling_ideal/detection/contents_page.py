@@ -10,7 +10,7 @@ from PIL import Image
 from ..outlines import outlined
 from ..reference_previews import Preview
 from ..references import IdealReferences
-from .contents import Entry, copies, entries, facts, promises
+from .contents import Entry, entries, facts, promises, scored
 
 SHOWN = 224  # longest side of a picture on the page, in pixels
 MARK = "<meta name='generator' content='ideal references --show'>"  # by which it knows its own pages
@@ -49,7 +49,7 @@ def page(references: IdealReferences, path: Path) -> str:
 def sections(references: IdealReferences) -> str:
     """Make the part of the page that is about the references themselves: warnings, calibration, pictures."""
     warnings = "".join(f"<p class='warning'><b>Warning:</b> {escape(warning)}</p>" for warning in references.warnings)
-    sentences = " ".join(map(escape, [*promises(references.calibration), *copies(references)]))
+    sentences = " ".join(map(escape, [*promises(references.calibration), *scored(references)]))
     threshold = None if references.calibration is None else references.calibration.threshold
     groups = []
     for kind, heading in (("normal", "Good parts"), ("abnormal", "Defective parts")):

@@ -31,7 +31,7 @@ class DriftWatch:
         typical = [] if references.scores is None else references.scores.typical_scores()
         if references.scores is not None and typical:
             prior = DEFAULT_PRIOR if references.calibration is None else references.calibration.prior
-            count = min(references.scores.num_normal, len(typical))
+            count = references.scores.stand_for(typical)
             self.limit = Calibration.from_scores(typical, (), RARE, count, prior).threshold
 
     def add(self, anomaly_map: np.ndarray) -> str | None:
