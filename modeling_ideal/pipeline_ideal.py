@@ -75,7 +75,9 @@ class AnomalyDetectionPipeline(ReferenceKeeper, Pipeline):
                 small defects are not lost in resizing; the score is then that of the highest tile.
             keep_pictures: whether to keep a small picture of each reference with the references, for people to see
                 (default: True).
-            references: a references file or an `IdealReferences`, instead of the seven arguments above.
+            max_patches: number of normal patches to keep for scoring, which is then faster: those that represent the
+                others, as many of each picture (default: all; in tiles 2048).
+            references: a references file or an `IdealReferences`, instead of the eight arguments above.
             threshold: images with a score at or above it are anomalous, 0..1; default: the threshold of the
                 references for scores of this `top_fraction` and `ignore_mask`, or 0.5 if they are not calibrated.
             smoothing: standard deviation of the Gaussian smoothing of the anomaly map, in pixels of the model's input,

@@ -52,6 +52,8 @@ class ReferenceInputs:
             images or masks; otherwise no calibration.
         tiling: cut images into tiles of this side in pixels, or of the processor's size with True.
         keep_pictures: whether to keep a small picture of each image, for people. Default: True.
+        max_patches: number of normal patches to keep for scoring, those that represent the others. Default: all; in
+            tiles 2048.
     """
 
     references: str | os.PathLike | IdealReferences | None = None
@@ -62,6 +64,7 @@ class ReferenceInputs:
     false_alarm: float | None = None
     tiling: bool | int | None = None
     keep_pictures: bool | None = None
+    max_patches: int | None = None
 
     @classmethod
     def names(cls) -> list[str]:
@@ -88,7 +91,9 @@ class ReferenceInputs:
         if self.tiling:
             references = self._tiled(model, processor, **images)
         else:
-            pictures = self._read(model, processor, images)
+            if self.max_patches is not None and images["normal_refs"] is None:
+                raise ValueError("max_patches: expected normal images with it, got none")
+            pictures = replace(self._read(model, processor, images), max_patches=self.max_patches)
             references = replace(encode_pictures(model, pictures), processing=processing_of(processor))
         previews = None if self.keep_pictures is False else make_previews(*images.values())
         return replace(references, types=types, previews=previews)
@@ -156,6 +161,8 @@ class ReferenceInputs:
         check_number("false_alarm", self.false_alarm, ">= 0, below 0.5", lambda value: 0 <= value < 0.5)
         if not isinstance(self.keep_pictures, (bool, type(None))):
             raise ValueError(f"keep_pictures: expected True or False, got {self.keep_pictures!r}")
+        if self.max_patches is not None and (type(self.max_patches) is not int or self.max_patches < 1):
+            raise ValueError(f"max_patches: expected an integer >= 1, got {self.max_patches!r}")
         return {"normal_refs": normal, "abnormal_refs": abnormal, "masks": masks}, types
 
     def _known(self, model: Any, processor: Any) -> IdealReferences:
@@ -174,7 +181,8 @@ class ReferenceInputs:
         return references.to(model.device)
 
     def _tiled(self, model: Any, processor: Any, normal_refs: Any, abnormal_refs: Any, masks: Any) -> IdealReferences:
-        detector = TiledDetector(model, processor, None if self.tiling is True else self.tiling)
+        limit = {} if self.max_patches is None else {"max_patches": self.max_patches}
+        detector = TiledDetector(model, processor, None if self.tiling is True else self.tiling, **limit)
         false_alarm = DEFAULT_FALSE_ALARM if self.false_alarm is None else self.false_alarm
         references = detector.encode_references(normal_refs or [], abnormal_refs or [], masks, false_alarm or None)
         return replace(references, processing=processing_of(detector.processor))

@@ -51,6 +51,13 @@ ideal references --show product.safetensors --out product.html
         action="store_true",
         help="cut large images into tiles, here and in `ideal detect`, so that resizing does not hide small defects",
     )
+    references.add_argument(
+        "--max-patches",
+        type=int,
+        metavar="N",
+        help="keep N normal patches for scoring, those that represent the others, so that many references are as fast "
+        "as few (default: all; in tiles 2048)",
+    )
     add_model(references)
     add_device(references)
     references.add_argument(

@@ -31,6 +31,7 @@ def encode_references(arguments: argparse.Namespace) -> str:
         false_alarm=arguments.false_alarm,
         tiling=arguments.tiling or None,
         keep_pictures=not arguments.no_pictures,
+        max_patches=arguments.max_patches,
     )
     return save_references(references, out)
 

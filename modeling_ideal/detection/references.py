@@ -29,23 +29,24 @@ def references(arguments: argparse.Namespace) -> str:
 def extend_references(arguments: argparse.Namespace) -> str:
     """Add pictures to a references file, which is replaced once all is done, or left as it is with --out."""
     known = load_references(arguments.extend, "--extend")  # before the model: a damaged file is noticed at once
-    if arguments.tiling:
-        raise ValueError("--tiling: expected it when the references are first encoded, got it with --extend")
+    for option, given in (("--tiling", arguments.tiling), ("--max-patches", arguments.max_patches is not None)):
+        if given:
+            raise ValueError(f"{option}: expected it when the references are first encoded, got it with --extend")
     out = Path(arguments.extend if arguments.out is None else arguments.out)
     check_file(out, "--out", replaces=is_references_file, kind="a references file")
-    given = given_pictures(arguments)
-    announce(given)
+    pictures = given_pictures(arguments)
+    announce(pictures)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # they are part of the summary
         extended = load_pipeline(arguments).extend_references(
-            known, **given._asdict(), false_alarm=arguments.false_alarm
+            known, **pictures._asdict(), false_alarm=arguments.false_alarm
         )
     return save_references(extended, out)
 
 
 def show_references(arguments: argparse.Namespace) -> str:
     """Say what is in a references file, and write a page about it if --out is given."""
-    for name in ("normal", "abnormal", "masks", "types", "false_alarm", "tiling", "extend"):
+    for name in ("normal", "abnormal", "masks", "types", "false_alarm", "tiling", "max_patches", "extend"):
         if getattr(arguments, name):
             raise ValueError(f"--show: expected no argument but --out with it, got --{name.replace('_', '-')}")
     path, out = Path(arguments.show), None if arguments.out is None else Path(arguments.out)
