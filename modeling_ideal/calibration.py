@@ -118,8 +118,9 @@ def _encode(model: IdealModel, known: ReferencePictures, bank: NormalBank | None
     """Encode a whole reference set."""
     normal, abnormal = known.normal, known.abnormal
     if normal is not None and bank is not None and known.max_patches is not None:
-        features, directions = (part.clone() for part in bank.without())  # which is needed again
-        return replace(_encode_with(model, features, directions, abnormal), num_normal=len(normal.hashes))
+        normals, directions = bank.without()
+        references = _encode_with(model, normals.clone(), directions, abnormal)  # the bank will change
+        return replace(references, num_normal=len(normal.hashes))
     marked = None if abnormal is None else abnormal.marked
     turned = None if normal is None else normal.turned
     return model.encode_features(
@@ -133,7 +134,7 @@ def _encode(model: IdealModel, known: ReferencePictures, bank: NormalBank | None
 def _encode_with(
     model: IdealModel, normals: Tensor, directions: Tensor, abnormal: PictureGroup | None
 ) -> IdealReferences:
-    """Encode a reference set, not to be kept, with the normal patches (Q, C) and the same at length 1."""
+    """Encode a reference set from its normal patches (Q, C), the same at length 1, and its abnormal pictures."""
     bank = normals[None, None, None]
     if abnormal is None:
         references = model.encode_features(bank, None, None)

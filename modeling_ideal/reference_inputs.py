@@ -53,7 +53,7 @@ class ReferenceInputs:
         tiling: cut images into tiles of this side in pixels, or of the processor's size with True.
         keep_pictures: whether to keep a small picture of each image, for people. Default: True.
         max_patches: number of normal patches to keep for scoring, those that represent the others. Default: all; in
-            tiles 2048.
+            tiles 2048. Tiles of pictures that are no larger than one keep all.
     """
 
     references: str | os.PathLike | IdealReferences | None = None
