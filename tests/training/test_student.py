@@ -17,23 +17,25 @@ def features(backbone, pixels):
 
 
 def test_a_student_of_full_width_is_nearly_the_teacher_in_another_basis():
-    """Nearly: the mean that a layer norm takes off is another one in another basis."""
+    """But for the mean of its channels, which layer norms take off. Nearly: the fit is of finitely many tokens."""
     teacher = wide_teacher()
     student = new_student(student_config(teacher.config, stage=2, width=32, image_size=SIDE))
     basis = fit_to_teacher(student, teacher, random_images(24))
-    torch.testing.assert_close(basis.T @ basis, torch.eye(32), atol=1e-5, rtol=0)
+    centring = torch.eye(32) - 1 / 32
+    torch.testing.assert_close(basis.T @ basis, centring, atol=1e-5, rtol=0)
+    torch.testing.assert_close(basis @ basis.T, centring, atol=1e-5, rtol=0)
     unseen = random_images(4, seed=1)
-    mapped, target = features(student, unseen) @ basis.T, features(teacher, unseen)
-    assert F.cosine_similarity(mapped, target, dim=-1).mean() > 0.9
+    mapped, target = features(student, unseen) @ basis.T, features(teacher, unseen) @ centring
+    assert F.cosine_similarity(mapped, target, dim=-1).mean() > 0.999
     # A rotation keeps what the detector works with: the cosines among the student's own features.
     own, wanted = (F.normalize(values, dim=-1) for values in (features(student, unseen), target))
-    assert (own @ own.T - wanted @ wanted.T).abs().mean() < 0.1
+    assert (own @ own.T - wanted @ wanted.T).abs().mean() < 0.01
 
 
 def test_the_basis_holds_what_carries_the_features():
-    """A teacher that moves in 16 of its 32 channels alone loses nothing at half the width."""
+    """A teacher that moves in 15 of its 32 channels alone loses nothing at half the width, but for their mean."""
     teacher = wide_teacher()
-    dead = torch.arange(32) % 2 == 1
+    dead = torch.arange(32) >= 15
     with torch.no_grad():
         for name in ("cls_token", "position_embeddings"):
             getattr(teacher.embeddings, name)[..., dead] = 0
@@ -47,8 +49,9 @@ def test_the_basis_holds_what_carries_the_features():
             layer.layer_scale2.lambda1[dead] = 0
     student = new_student(student_config(teacher.config, stage=2, width=16, image_size=SIDE))
     basis = fit_to_teacher(student, teacher, random_images(24))
-    torch.testing.assert_close(basis[dead], torch.zeros(16, 16), atol=1e-5, rtol=0)
-    target = features(teacher, random_images(2, seed=1))
+    torch.testing.assert_close(basis.sum(0), torch.zeros(16), atol=1e-5, rtol=0)
+    torch.testing.assert_close(basis.sum(1), torch.zeros(32), atol=1e-5, rtol=0)
+    target = features(teacher, random_images(2, seed=1)) @ (torch.eye(32) - 1 / 32)
     torch.testing.assert_close(target @ basis @ basis.T, target, atol=1e-4, rtol=1e-4)
 
 

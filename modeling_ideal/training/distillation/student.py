@@ -1,30 +1,31 @@
 """A narrow student that starts as a projection of its teacher onto the principal directions.
 
 The student has the teacher's depth and a fraction of its width. Its token stream z approximates the teacher's
-stream x in an orthonormal basis Q (C, c) of the c directions that carry most of it: z = Qᵀx, with the same Q at
-every depth, so that skip connections remain skip connections. Cosines between the student's features are then
-cosines between the teacher's projected features. From the first layer to the last, every linear map is a
-least-squares fit of the teacher's output, given the input that the student itself has there.
-"""
+stream x in an orthonormal basis Q of the directions that carry most of it: z = Qᵀx, with the same Q at every depth,
+so that skip connections remain skip connections. Cosines between the student's features are then cosines between the
+teacher's projected features.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+A layer norm takes off the mean of the channels, and another basis has another mean. So the teacher's mean is left out
+of the stream from the beginning, which changes nothing that it computes, and the student's coordinates are turned so
+that their mean is 0 for every x: its layer norms then do what the teacher's do, and only that.
+
+Every linear map starts as the teacher's own, seen through Q, and is then corrected by least squares, layer by layer,
+given the input that the student itself has there. What the pictures of the fit say nothing about stays the teacher's.
+"""
 
 import torch
 from torch import Tensor, nn
-from torch.utils.hooks import RemovableHandle
 from transformers import Dinov2Backbone, Dinov2Config, PreTrainedConfig
 from transformers.models.dinov2.modeling_dinov2 import Dinov2Embeddings, Dinov2Layer, Dinov2LayerScale
 
 from ...devices import for_linear_algebra
+from .recording import Recording, at, in_parts, recording, some_tokens
 
 LAST_STAGE_WEIGHT = 2.0
 """Weight of the last stage in the basis, relative to the mean over all depths."""
-RIDGE = 1e-3
-"""Added to the diagonal of every least-squares problem, as a fraction of its mean."""
-
-Recorded = dict[str, tuple[Tensor, Tensor]]
-"""Inputs and outputs (tokens, features) of modules, by name."""
+RIDGE = 1e-2
+"""Weight of the distance from the teacher's own maps in every least-squares problem, relative to its mean diagonal."""
+TOKENS_AT_ONCE = 4096
 
 
 def student_config(teacher: PreTrainedConfig, stage: int, width: int, image_size: int) -> Dinov2Config:
@@ -72,32 +73,40 @@ def new_student(config: Dinov2Config) -> Dinov2Backbone:
 def fit_to_teacher(student: Dinov2Backbone, teacher: Dinov2Backbone, pixels: Tensor) -> Tensor:
     """Fit the student's weights to the teacher on pictures (n, 3, H, W); returns the basis Q (C, c)."""
     teacher_layers = teacher.encoder.layer[: len(student.encoder.layer)]
-    teacher_stream = teacher.embeddings(pixels)  # (n, 1 + hw, C)
+    teacher_stream = in_parts(teacher.embeddings, pixels)  # (n, 1 + hw, C)
     basis = _shared_basis(teacher_layers, teacher_stream, student.config.hidden_size)
     _project_embeddings(student.embeddings, teacher.embeddings, basis, student.config.image_size)
-    stream = student.embeddings(pixels)  # (n, 1 + hw, c)
+    stream = in_parts(student.embeddings, pixels)  # (n, 1 + hw, c)
+    kept = some_tokens(stream)
     for layer, teacher_layer in zip(student.encoder.layer, teacher_layers, strict=True):
-        with _recording(teacher_layer) as seen:
-            teacher_stream = teacher_layer(teacher_stream)
-        stream = _fit_attention(layer, teacher_layer, seen, stream, basis)
-        stream = _fit_mlp(layer, teacher_layer, seen, stream, teacher_stream @ basis, basis)
+        with recording(teacher_layer, kept) as seen:
+            teacher_stream = in_parts(teacher_layer, teacher_stream)
+        stream = _fit_attention(layer, teacher_layer, seen, stream, basis, kept)
+        stream = _fit_mlp(layer, teacher_layer, seen, stream, at(teacher_stream, kept) @ basis, basis, kept)
     return basis
 
 
 def _shared_basis(layers: nn.ModuleList, stream: Tensor, width: int) -> Tensor:
-    """(C, c): principal directions of the stream over all depths, not centred, to preserve cosines."""
+    """(C, c) of rank c - 1: principal directions of the stream over all depths, turned so that rows have the sum 0.
+
+    They are not centred over the tokens, to preserve cosines, but over the channels, as the layer norms do.
+    """
     moments = [_relative_moment(stream)]
     for layer in layers:
-        stream = layer(stream)
+        stream = in_parts(layer, stream)
         moments.append(_relative_moment(stream))
     moment = torch.stack(moments).mean(0) + LAST_STAGE_WEIGHT * moments[-1]
-    return torch.linalg.eigh(moment).eigenvectors[:, -width:].to(stream)  # the largest come last
+    directions = torch.linalg.eigh(moment).eigenvectors[:, 1 - width :]  # (C, c - 1): the largest come last
+    centring = torch.eye(width, dtype=moment.dtype, device=moment.device) - 1 / width
+    turn = torch.linalg.eigh(centring).eigenvectors[:, 1:]  # (c, c - 1): what has the sum 0
+    return (directions @ turn.T).to(stream)
 
 
 def _relative_moment(stream: Tensor) -> Tensor:
-    """(C, C): second moment of the patch tokens, with trace 1 so that every depth counts the same."""
+    """(C, C): second moment of the patch tokens without their means, with trace 1: every depth counts the same."""
     tokens = stream[:, 1:].flatten(0, 1)
-    moment = for_linear_algebra(tokens.T @ tokens).double()
+    tokens = tokens - tokens.mean(1, keepdim=True)
+    moment = _product(tokens, tokens)
     return moment / moment.trace()
 
 
@@ -114,43 +123,68 @@ def _project_embeddings(student: Dinov2Embeddings, teacher: Dinov2Embeddings, ba
     student.position_embeddings.copy_(positions @ basis)
 
 
-def _fit_attention(layer: Dinov2Layer, teacher: Dinov2Layer, seen: Recorded, stream: Tensor, basis: Tensor) -> Tensor:
+def _fit_attention(
+    layer: Dinov2Layer, teacher: Dinov2Layer, seen: Recording, stream: Tensor, basis: Tensor, kept: Tensor
+) -> Tensor:
     """Fit the attention to the teacher's most useful heads; returns the student's stream after it."""
-    attention = layer.attention
-    teacher_heads = seen["o_proj"][0]
-    contribution = teacher.layer_scale1(seen["o_proj"][1]) @ basis
-    heads = _useful_heads(teacher_heads, contribution, attention.head_dim, attention.num_attention_heads)
-    inputs = _whitened(layer.norm1, stream)
+    attention, size = layer.attention, layer.attention.head_dim
+    before = at(stream, kept)
+    contribution = teacher.layer_scale1(seen.outputs("o_proj")) @ basis
+    heads = _useful_heads(seen.inputs("o_proj"), contribution, size, attention.num_attention_heads)
+    channels = torch.cat([torch.arange(head * size, (head + 1) * size) for head in heads])
+    inputs = _whitened(layer.norm1, before)
     for name in ("q_proj", "k_proj", "v_proj"):
-        outputs = seen[name][1].unflatten(-1, (-1, attention.head_dim))[:, heads]
-        _fit_linear(getattr(attention, name), inputs, outputs.flatten(1))
-    with _recording(layer) as own:
-        attention(inputs)
+        own, theirs = getattr(attention, name), getattr(teacher.attention, name)
+        start = _through_norm(theirs, teacher.norm1, layer.norm1, basis)[channels]
+        _fit_linear(own, inputs, seen.outputs(name)[:, channels], start)
+    with recording(layer, kept) as recorded:
+        in_parts(lambda part: attention(layer.norm1(part))[0], stream)
     # The target is the difference between the student's stream and the teacher's, not the teacher's contribution:
     # this corrects the error so far instead of carrying it along.
-    after = seen["norm2"][0] @ basis
-    _fit_scaled(attention.o_proj, layer.layer_scale1, own["o_proj"][0], after - stream.flatten(0, 1))
-    return stream + layer.layer_scale1(attention(inputs)[0])
+    outputs = seen.inputs("norm2") @ basis - before
+    start = _to_stream(teacher.attention.o_proj, teacher.layer_scale1, basis)[:, channels]
+    _fit_scaled(attention.o_proj, layer.layer_scale1, recorded.inputs("o_proj"), outputs, start)
+    return in_parts(lambda part: part + layer.layer_scale1(attention(layer.norm1(part))[0]), stream)
 
 
 def _fit_mlp(
-    layer: Dinov2Layer, teacher: Dinov2Layer, seen: Recorded, stream: Tensor, target: Tensor, basis: Tensor
+    layer: Dinov2Layer,
+    teacher: Dinov2Layer,
+    seen: Recording,
+    stream: Tensor,
+    target: Tensor,
+    basis: Tensor,
+    kept: Tensor,
 ) -> Tensor:
     """Fit the MLP to the teacher's most important units; returns the student's stream after it."""
-    mlp = layer.mlp
-    effect = (teacher.mlp.fc2.weight * teacher.layer_scale2.lambda1[:, None]).T @ basis  # (units, c)
-    importance = seen["fc2"][0].var(dim=0) * effect.square().sum(dim=1)
+    mlp, before = layer.mlp, at(stream, kept)
+    effect = _to_stream(teacher.mlp.fc2, teacher.layer_scale2, basis)  # (c, units)
+    importance = seen.inputs("fc2").var(dim=0) * effect.square().sum(0)
     units = importance.topk(mlp.fc1.out_features).indices.sort().values
-    inputs = _whitened(layer.norm2, stream)
-    _fit_linear(mlp.fc1, inputs, seen["fc1"][1][:, units])
-    _fit_scaled(mlp.fc2, layer.layer_scale2, mlp.activation_fn(mlp.fc1(inputs)), (target - stream).flatten(0, 1))
-    return stream + layer.layer_scale2(mlp(inputs))
+    inputs = _whitened(layer.norm2, before)
+    start = _through_norm(teacher.mlp.fc1, teacher.norm2, layer.norm2, basis)[units]
+    _fit_linear(mlp.fc1, inputs, seen.outputs("fc1")[:, units], start)
+    hidden = mlp.activation_fn(mlp.fc1(inputs))
+    _fit_scaled(mlp.fc2, layer.layer_scale2, hidden, target - before, effect[:, units])
+    return in_parts(lambda part: part + layer.layer_scale2(mlp(layer.norm2(part))), stream)
+
+
+def _through_norm(linear: nn.Linear, norm: nn.LayerNorm, own_norm: nn.LayerNorm, basis: Tensor) -> Tensor:
+    """(o, c): the teacher's map after its norm, as a map of the student's coordinates after its own norm."""
+    width = basis.shape[1]
+    scale = (len(basis) / width) ** 0.5  # a norm makes the mean square 1, whatever the number of channels
+    return (linear.weight * norm.weight) @ basis * scale / own_norm.weight
+
+
+def _to_stream(linear: nn.Linear, scale: Dinov2LayerScale, basis: Tensor) -> Tensor:
+    """(c, i): the teacher's map into its stream, as one into the student's."""
+    return basis.T @ (scale.lambda1[:, None] * linear.weight)
 
 
 def _useful_heads(heads: Tensor, contribution: Tensor, head_size: int, count: int) -> list[int]:
     """The heads whose outputs (tokens, heads x head size) best predict the contribution, chosen greedily."""
-    inputs, outputs = _centred(heads), _centred(contribution)
-    gram, cross = inputs.T @ inputs, inputs.T @ outputs
+    inputs, outputs = heads - heads.mean(0), contribution - contribution.mean(0)
+    gram, cross = _product(inputs, inputs), _product(inputs, outputs)
     chosen: list[int] = []
     while len(chosen) < count:
         explained = {}
@@ -162,7 +196,7 @@ def _useful_heads(heads: Tensor, contribution: Tensor, head_size: int, count: in
     return sorted(chosen)
 
 
-def _whitened(norm: nn.LayerNorm, stream: Tensor) -> Tensor:
+def _whitened(norm: nn.LayerNorm, tokens: Tensor) -> Tensor:
     """Set the norm's gain and bias so that every coordinate of its output has mean 0 and deviation 1; returns it.
 
     Principal coordinates differ in scale by orders of magnitude. With the scales in the norms and layer scales, all
@@ -170,17 +204,17 @@ def _whitened(norm: nn.LayerNorm, stream: Tensor) -> Tensor:
     """
     norm.weight.fill_(1)
     norm.bias.zero_()
-    tokens = norm(stream).flatten(0, -2)
-    gain = 1 / _deviation(tokens)
+    normed = norm(tokens)
+    gain = 1 / _deviation(normed)
     norm.weight.copy_(gain)
-    norm.bias.copy_(-tokens.mean(0) * gain)
-    return norm(stream)
+    norm.bias.copy_(-normed.mean(0) * gain)
+    return norm(tokens)
 
 
-def _fit_scaled(linear: nn.Linear, scale: Dinov2LayerScale, inputs: Tensor, outputs: Tensor) -> None:
+def _fit_scaled(linear: nn.Linear, scale: Dinov2LayerScale, inputs: Tensor, outputs: Tensor, start: Tensor) -> None:
     """Like `_fit_linear`, with the scale of each output coordinate in the layer scale."""
     scale.lambda1.copy_(_deviation(outputs))
-    _fit_linear(linear, inputs, outputs / scale.lambda1)
+    _fit_linear(linear, inputs, outputs / scale.lambda1, start / scale.lambda1[:, None])
 
 
 def _deviation(tokens: Tensor) -> Tensor:
@@ -189,43 +223,22 @@ def _deviation(tokens: Tensor) -> Tensor:
     return deviation.clamp_min(1e-3 * float(deviation.max()) + torch.finfo(tokens.dtype).tiny)
 
 
-def _fit_linear(linear: nn.Linear, inputs: Tensor, outputs: Tensor) -> None:
-    """Set weights and bias to the least-squares map from inputs (..., i) to outputs (tokens, o)."""
-    inputs = inputs.flatten(0, -2)
-    centred_inputs = _centred(inputs)
-    weight = _solve(centred_inputs.T @ centred_inputs, centred_inputs.T @ _centred(outputs)).to(inputs)  # (i, o)
-    linear.weight.copy_(weight.T)
+def _fit_linear(linear: nn.Linear, inputs: Tensor, outputs: Tensor, start: Tensor) -> None:
+    """Set weights and bias to the least-squares map of inputs (tokens, i) to outputs (tokens, o), near `start`."""
+    centred = inputs - inputs.mean(0)
+    missing = outputs - outputs.mean(0) - centred @ start.T
+    change = _solve(_product(centred, centred), _product(centred, missing)).to(inputs)  # (i, o)
+    linear.weight.copy_(start + change.T)
     if linear.bias is not None:
-        linear.bias.copy_(outputs.mean(0) - inputs.mean(0) @ weight)
+        linear.bias.copy_(outputs.mean(0) - linear.weight @ inputs.mean(0))
 
 
-def _centred(values: Tensor) -> Tensor:
-    return for_linear_algebra(values - values.mean(0)).double()
+def _product(first: Tensor, second: Tensor) -> Tensor:
+    """firstᵀ second of tokens (P, a) and (P, b), summed in double precision over parts of them."""
+    parts = zip(first.split(TOKENS_AT_ONCE), second.split(TOKENS_AT_ONCE), strict=True)
+    return sum((for_linear_algebra(a.T @ b).double() for a, b in parts), start=torch.zeros(()))
 
 
 def _solve(gram: Tensor, cross: Tensor) -> Tensor:
     ridge = RIDGE * gram.diagonal().mean() + torch.finfo(torch.float32).tiny
     return torch.linalg.solve(gram + ridge * torch.eye(len(gram), dtype=gram.dtype, device=gram.device), cross)
-
-
-@contextmanager
-def _recording(layer: Dinov2Layer) -> Iterator[Recorded]:
-    """Record the inputs and outputs of the linear maps and norms of a layer."""
-    recorded: Recorded = {}
-
-    def watch(name: str, module: nn.Module) -> RemovableHandle:
-        def keep(_module: nn.Module, inputs: tuple, output: Tensor) -> None:
-            recorded[name] = (inputs[0].flatten(0, -2), output.flatten(0, -2))
-
-        return module.register_forward_hook(keep)
-
-    hooks = [
-        watch(name.rpartition(".")[2], module)
-        for name, module in layer.named_modules()
-        if isinstance(module, (nn.Linear, nn.LayerNorm))
-    ]
-    try:
-        yield recorded
-    finally:
-        for hook in hooks:
-            hook.remove()

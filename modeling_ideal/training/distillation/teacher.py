@@ -31,14 +31,15 @@ class CachedTeacher:
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, images: list[Image.Image]) -> Tensor:
-        """(n, h, w, C) float32 patch features of n pictures."""
+        """(n, h, w, C) float32 patch features of n pictures, less the mean of their channels, as the student's."""
         files = [self.directory / f"{content_hash(image)}.safetensors" for image in images]
         missing = [index for index, file in enumerate(files) if not file.exists()]
         if missing:
             features = self._encoder([images[index] for index in missing]).to("cpu", torch.float16)
             for index, feature in zip(missing, features, strict=True):
                 write_atomically(files[index], save({"features": feature.contiguous()}))
-        return torch.stack([_read(file) for file in files]).float()
+        features = torch.stack([_read(file) for file in files]).float()
+        return features - features.mean(-1, keepdim=True)
 
 
 def _read(file: Path) -> Tensor:
