@@ -69,6 +69,23 @@ def test_fitting_is_worth_more_than_chance():
     assert cosines[1] < 0.5
 
 
+def test_units_without_effect_are_left_out_of_a_smaller_mlp():
+    """A teacher of which half the units move nothing loses none of what it does, whichever half it is."""
+    teacher = wide_teacher()
+    with torch.no_grad():
+        for index, layer in enumerate(teacher.encoder.layer):
+            layer.mlp.fc2.weight[:, torch.randperm(128, generator=torch.Generator().manual_seed(index))[:64]] = 0
+    whole, half = (
+        new_student(student_config(teacher.config, stage=2, width=32, image_size=SIDE, mlp_ratio=ratio))
+        for ratio in (None, 2)
+    )
+    basis = fit_to_teacher(whole, teacher, random_images(24))
+    torch.testing.assert_close(fit_to_teacher(half, teacher, random_images(24)), basis)
+    assert [tuple(layer.mlp.fc1.weight.shape) for layer in half.encoder.layer] == [(64, 32), (64, 32)]
+    unseen = random_images(4, seed=1)
+    torch.testing.assert_close(features(half, unseen), features(whole, unseen), atol=1e-2, rtol=1e-2)
+
+
 def test_only_the_linear_maps_of_the_layers_are_trained():
     student = new_student(student_config(wide_teacher().config, stage=2, width=16, image_size=SIDE))
     trained = {name for name, parameter in student.named_parameters() if parameter.requires_grad}
@@ -83,6 +100,8 @@ def test_only_the_linear_maps_of_the_layers_are_trained():
         ({"stage": 4}, r"stage: expected 1 to the teacher's 3 layers, got 4"),
         ({"width": 12}, r"width: expected a multiple of the teacher's head size 8 up to its width 32, got 12"),
         ({"width": 40}, r"up to its width 32, got 40"),
+        ({"mlp_ratio": 9}, r"mlp_ratio: expected 1 or more, up to the teacher's 128 units, got 9 x 16"),
+        ({"mlp_ratio": 0}, r"mlp_ratio: expected 1 or more, up to the teacher's 128 units, got 0 x 16"),
     ],
 )
 def test_what_no_student_can_be_made_of(change, message):

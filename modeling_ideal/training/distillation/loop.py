@@ -44,7 +44,7 @@ class Distillation:
         state = load_state(options)
         self.training, self.validation = split_views(options)
         teacher_config = load_backbone_config(options.teacher, {})
-        config = student_config(teacher_config, options.stage, options.width, options.image_size)
+        config = student_config(teacher_config, options.stage, options.width, options.image_size, options.mlp_ratio)
         self.teacher = CachedTeacher(options.teacher, options.stage, options.image_size, options.cache)
         self.teacher.backbone.to(self.accelerator.device)
         self.student = new_student(config).to(self.accelerator.device)

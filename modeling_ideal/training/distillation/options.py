@@ -18,6 +18,7 @@ class DistillationOptions:
     cache: str = option("folder for the teacher's features", "~/.cache/modeling_ideal/distillation", metavar="DIR")
     stage: int = option("layer of the teacher to imitate, without the final layer norm", 9)
     width: int = option("channels of the student: a multiple of the size of the teacher's attention heads", 192)
+    mlp_ratio: int | None = option("units of the student's MLPs, times its width (default: the teacher's)", None)
     image_size: int = option("side length in pixels to which pictures are resized", 448)
     crops: int = option("number of random crops of the pictures to learn from, besides the pictures", 4000)
     textures: int = option("number of rendered textures to learn from, besides the pictures", 400)

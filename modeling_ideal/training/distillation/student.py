@@ -28,8 +28,13 @@ RIDGE = 1e-2
 TOKENS_AT_ONCE = 4096
 
 
-def student_config(teacher: PreTrainedConfig, stage: int, width: int, image_size: int) -> Dinov2Config:
-    """The teacher's architecture up to `stage`, with as many heads of the teacher's size as fit in `width`."""
+def student_config(
+    teacher: PreTrainedConfig, stage: int, width: int, image_size: int, mlp_ratio: int | None = None
+) -> Dinov2Config:
+    """The teacher's architecture up to `stage`, with as many heads of the teacher's size as fit in `width`.
+
+    An MLP has `mlp_ratio` times the width as its units (default: the teacher's ratio).
+    """
     if teacher.model_type != "dinov2" or teacher.use_swiglu_ffn:
         raise ValueError(f"teacher: expected a DINOv2 backbone with a plain MLP, got {teacher.model_type!r}")
     if not 1 <= stage <= teacher.num_hidden_layers:
@@ -40,11 +45,17 @@ def student_config(teacher: PreTrainedConfig, stage: int, width: int, image_size
             f"width: expected a multiple of the teacher's head size {head_size} "
             f"up to its width {teacher.hidden_size}, got {width}"
         )
+    mlp_ratio = teacher.mlp_ratio if mlp_ratio is None else mlp_ratio
+    units = teacher.hidden_size * teacher.mlp_ratio
+    if not 0 < mlp_ratio * width <= units:
+        raise ValueError(
+            f"mlp_ratio: expected 1 or more, up to the teacher's {units} units, got {mlp_ratio} x {width}"
+        )
     return Dinov2Config(
         hidden_size=width,
         num_attention_heads=width // head_size,
         num_hidden_layers=stage,
-        mlp_ratio=teacher.mlp_ratio,
+        mlp_ratio=mlp_ratio,
         hidden_act=teacher.hidden_act,
         layer_norm_eps=teacher.layer_norm_eps,
         qkv_bias=teacher.qkv_bias,
