@@ -35,6 +35,15 @@ def test_the_student_learns_and_is_a_backbone(distillation_options):
     assert model.extract_features(torch.zeros(1, 3, SIDE, SIDE)).shape == (1, 8, 8, 16)
 
 
+def test_without_steps_the_student_is_what_the_fit_makes_it(distillation_options):
+    chosen = distillation_options(steps=0)
+    agreement = Distillation(chosen).run()
+    weights = weights_of(chosen)
+    assert Distillation(chosen).run() == agreement  # started again, there is nothing left to do
+    assert [line["step"] for line in distillation_log(chosen)] == [0]
+    assert all(torch.equal(weights_of(chosen)[name], weights[name]) for name in weights)
+
+
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(distilled, distillation_options, monkeypatch):
     chosen = distillation_options()
     learn = Distillation._learn

@@ -53,6 +53,7 @@ class Distillation:
         # Not prepared: Accelerate would step it once for every process.
         self.schedule = get_cosine_schedule_with_warmup(optimizer, int(options.warmup * options.steps), options.steps)
         self.step = 0
+        self._is_new = state is None
         if state is None:
             self.basis = self._fit()
         else:
@@ -64,7 +65,7 @@ class Distillation:
 
     def run(self) -> dict[str, float]:
         """Take the remaining steps; returns the agreement with the teacher on held-out pictures."""
-        agreement = self._save(loss=None) if self.step == 0 else self._agreement()
+        agreement = self._save(loss=None) if self._is_new else self._agreement()
         last = self.options.steps
         hidden = not self.accelerator.is_main_process
         with tqdm(total=last, initial=self.step, desc="Distilling", unit="step", disable=hidden) as bar:

@@ -25,7 +25,7 @@ class DistillationOptions:
     fit_images: int = option("number of pictures, crops and textures that the initial fit uses", 96)
     held_out: float = option("fraction of the pictures kept for validation", 0.05)
     validation_images: int = option("validate on at most N of the pictures kept for it", 32)
-    steps: int = option("number of optimiser steps", 20_000)
+    steps: int = option("number of optimiser steps; 0 leaves the student as the initial fit makes it", 20_000)
     batch_size: int = option("pictures per optimiser step, over all processes", 8)
     learning_rate: float = option("peak learning rate, reached after warm-up", 1e-4)
     warmup: float = option("fraction of the steps over which the learning rate rises", 0.1)
@@ -55,7 +55,7 @@ _LEAST = {
     "textures": 0,
     "fit_images": 1,
     "validation_images": 1,
-    "steps": 1,
+    "steps": 0,
     "batch_size": 1,
     "save_every": 1,
     "seed": 0,

@@ -23,7 +23,7 @@ from .recording import Recording, at, in_parts, recording, some_tokens
 
 LAST_STAGE_WEIGHT = 2.0
 """Weight of the last stage in the basis, relative to the mean over all depths."""
-RIDGE = 1e-2
+RIDGE = 1e-1
 """Weight of the distance from the teacher's own maps in every least-squares problem, relative to its mean diagonal."""
 TOKENS_AT_ONCE = 4096
 
