@@ -122,7 +122,7 @@ def test_a_stage_of_a_trained_model_is_refused():
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--steps", "0"], "steps: expected at least 1, got 0"),
+        (["--steps", "-1"], "steps: expected at least 0, got -1"),
         (["--crops", "-1"], "crops: expected at least 0, got -1"),
         (["--learning_rate", "nan"], "learning_rate: expected a number > 0, got nan"),
         (["--held_out", "1"], r"held_out: expected a fraction between 0 and 1, got 1\.0"),
