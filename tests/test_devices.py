@@ -179,7 +179,7 @@ def test_gradients():
 
 def test_a_student_is_fitted(device):
     teacher = tiny_model().backbone.to(device)
-    student = new_student(student_config(teacher.config, 2, 8, SIDE)).to(device)
+    student = new_student(student_config(teacher.config, 2, 8, SIDE, 4)).to(device)
     assert fit_to_teacher(student, teacher, pictures(2).to(device)).device == device
 
 

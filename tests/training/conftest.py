@@ -138,6 +138,7 @@ def distillation_in(tmp_path_factory):
             "cache": str(root / "cache"),
             "stage": 2,
             "width": 16,
+            "mlp_ratio": 4,
             "image_size": SIDE,
             "crops": 3,
             "textures": 2,

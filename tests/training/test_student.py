@@ -19,7 +19,7 @@ def features(backbone, pixels):
 def test_a_student_of_full_width_is_nearly_the_teacher_in_another_basis():
     """But for the mean of its channels, which layer norms take off. Nearly: the fit is of finitely many tokens."""
     teacher = wide_teacher()
-    student = new_student(student_config(teacher.config, stage=2, width=32, image_size=SIDE))
+    student = new_student(student_config(teacher.config, stage=2, width=32, image_size=SIDE, mlp_ratio=4))
     basis = fit_to_teacher(student, teacher, random_images(24))
     centring = torch.eye(32) - 1 / 32
     torch.testing.assert_close(basis.T @ basis, centring, atol=1e-5, rtol=0)
@@ -47,7 +47,7 @@ def test_the_basis_holds_what_carries_the_features():
         for layer in teacher.encoder.layer:
             layer.layer_scale1.lambda1[dead] = 0
             layer.layer_scale2.lambda1[dead] = 0
-    student = new_student(student_config(teacher.config, stage=2, width=16, image_size=SIDE))
+    student = new_student(student_config(teacher.config, stage=2, width=16, image_size=SIDE, mlp_ratio=4))
     basis = fit_to_teacher(student, teacher, random_images(24))
     torch.testing.assert_close(basis.sum(0), torch.zeros(16), atol=1e-5, rtol=0)
     torch.testing.assert_close(basis.sum(1), torch.zeros(32), atol=1e-5, rtol=0)
@@ -57,7 +57,7 @@ def test_the_basis_holds_what_carries_the_features():
 
 def test_fitting_is_worth_more_than_chance():
     teacher = wide_teacher()
-    config = student_config(teacher.config, stage=2, width=16, image_size=SIDE)
+    config = student_config(teacher.config, stage=2, width=16, image_size=SIDE, mlp_ratio=4)
     fitted, random = new_student(config), new_student(config)
     basis = fit_to_teacher(fitted, teacher, random_images(24))
     unseen = random_images(4, seed=1)
@@ -77,7 +77,7 @@ def test_units_without_effect_are_left_out_of_a_smaller_mlp():
             layer.mlp.fc2.weight[:, torch.randperm(128, generator=torch.Generator().manual_seed(index))[:64]] = 0
     whole, half = (
         new_student(student_config(teacher.config, stage=2, width=32, image_size=SIDE, mlp_ratio=ratio))
-        for ratio in (None, 2)
+        for ratio in (4, 2)
     )
     basis = fit_to_teacher(whole, teacher, random_images(24))
     torch.testing.assert_close(fit_to_teacher(half, teacher, random_images(24)), basis)
@@ -87,11 +87,17 @@ def test_units_without_effect_are_left_out_of_a_smaller_mlp():
 
 
 def test_only_the_linear_maps_of_the_layers_are_trained():
-    student = new_student(student_config(wide_teacher().config, stage=2, width=16, image_size=SIDE))
+    student = new_student(student_config(wide_teacher().config, stage=2, width=16, image_size=SIDE, mlp_ratio=4))
     trained = {name for name, parameter in student.named_parameters() if parameter.requires_grad}
     assert trained
     assert all(name.split(".")[-2] in ("q_proj", "k_proj", "v_proj", "o_proj", "fc1", "fc2") for name in trained)
     assert len(trained) == 2 * 6 * 2  # weight and bias of six maps in two layers
+
+
+def test_without_a_stage_and_a_width_they_are_the_teachers():
+    config = student_config(wide_teacher().config, None, None, SIDE, 3)
+    assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (3, 32, 4)
+    assert config.out_features == ["stage3"]
 
 
 @pytest.mark.parametrize(
@@ -105,11 +111,11 @@ def test_only_the_linear_maps_of_the_layers_are_trained():
     ],
 )
 def test_what_no_student_can_be_made_of(change, message):
-    arguments = {"stage": 2, "width": 16, "image_size": SIDE, **change}
+    arguments = {"stage": 2, "width": 16, "image_size": SIDE, "mlp_ratio": 4, **change}
     with pytest.raises(ValueError, match=message):
         student_config(wide_teacher().config, **arguments)
 
 
 def test_a_teacher_of_another_kind_is_refused():
     with pytest.raises(ValueError, match=r"teacher: expected a DINOv2 backbone with a plain MLP"):
-        student_config(wide_teacher(use_swiglu_ffn=True).config, 2, 16, SIDE)
+        student_config(wide_teacher(use_swiglu_ffn=True).config, 2, 16, SIDE, 4)

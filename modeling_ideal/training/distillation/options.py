@@ -16,16 +16,21 @@ class DistillationOptions:
     images: list[str] = option("folders of unlabelled pictures, searched with all their subfolders", metavar="DIR")
     output_dir: str = option("folder for the student, its log and the state to resume from", metavar="DIR")
     cache: str = option("folder for the teacher's features", "~/.cache/modeling_ideal/distillation", metavar="DIR")
-    stage: int = option("layer of the teacher to imitate, without the final layer norm", 9)
-    width: int = option("channels of the student: a multiple of the size of the teacher's attention heads", 192)
-    mlp_ratio: int | None = option("units of the student's MLPs, times its width (default: the teacher's)", None)
-    image_size: int = option("side length in pixels to which pictures are resized", 448)
-    crops: int = option("number of random crops of the pictures to learn from, besides the pictures", 4000)
+    stage: int | None = option(
+        "layer of the teacher to imitate, without the final layer norm (default: the last)", None
+    )
+    width: int | None = option(
+        "channels of the student: a multiple of the size of the teacher's attention heads (default: the teacher's)",
+        None,
+    )
+    mlp_ratio: int = option("units of the student's MLPs, times its width", 3)
+    image_size: int = option("side length in pixels to which pictures are resized", 308)
+    crops: int = option("number of random crops of the pictures to learn from, besides the pictures", 800)
     textures: int = option("number of rendered textures to learn from, besides the pictures", 400)
-    fit_images: int = option("number of pictures, crops and textures that the initial fit uses", 96)
+    fit_images: int = option("number of pictures, crops and textures that the initial fit uses", 800)
     held_out: float = option("fraction of the pictures kept for validation", 0.05)
     validation_images: int = option("validate on at most N of the pictures kept for it", 32)
-    steps: int = option("number of optimiser steps; 0 leaves the student as the initial fit makes it", 20_000)
+    steps: int = option("number of optimiser steps; 0 leaves the student as the initial fit makes it", 0)
     batch_size: int = option("pictures per optimiser step, over all processes", 8)
     learning_rate: float = option("peak learning rate, reached after warm-up", 1e-4)
     warmup: float = option("fraction of the steps over which the learning rate rises", 0.1)

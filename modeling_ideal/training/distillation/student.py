@@ -29,14 +29,16 @@ TOKENS_AT_ONCE = 4096
 
 
 def student_config(
-    teacher: PreTrainedConfig, stage: int, width: int, image_size: int, mlp_ratio: int | None = None
+    teacher: PreTrainedConfig, stage: int | None, width: int | None, image_size: int, mlp_ratio: int
 ) -> Dinov2Config:
     """The teacher's architecture up to `stage`, with as many heads of the teacher's size as fit in `width`.
 
-    An MLP has `mlp_ratio` times the width as its units (default: the teacher's ratio).
+    None is all of its layers, or its whole width. An MLP has `mlp_ratio` times the width as its units.
     """
     if teacher.model_type != "dinov2" or teacher.use_swiglu_ffn:
         raise ValueError(f"teacher: expected a DINOv2 backbone with a plain MLP, got {teacher.model_type!r}")
+    stage = teacher.num_hidden_layers if stage is None else stage
+    width = teacher.hidden_size if width is None else width
     if not 1 <= stage <= teacher.num_hidden_layers:
         raise ValueError(f"stage: expected 1 to the teacher's {teacher.num_hidden_layers} layers, got {stage}")
     head_size = teacher.hidden_size // teacher.num_attention_heads
@@ -45,7 +47,6 @@ def student_config(
             f"width: expected a multiple of the teacher's head size {head_size} "
             f"up to its width {teacher.hidden_size}, got {width}"
         )
-    mlp_ratio = teacher.mlp_ratio if mlp_ratio is None else mlp_ratio
     units = teacher.hidden_size * teacher.mlp_ratio
     if not 0 < mlp_ratio * width <= units:
         raise ValueError(
