@@ -27,7 +27,7 @@ class DistillationOptions:
     image_size: int = option("side length in pixels to which pictures are resized", 308)
     crops: int = option("number of random crops of the pictures to learn from, besides the pictures", 800)
     textures: int = option("number of rendered textures to learn from, besides the pictures", 400)
-    fit_images: int = option("number of pictures, crops and textures that the initial fit uses", 800)
+    fit_images: int = option("number of pictures, crops and textures that the initial fit uses", 600)
     held_out: float = option("fraction of the pictures kept for validation", 0.05)
     validation_images: int = option("validate on at most N of the pictures kept for it", 32)
     steps: int = option("number of optimiser steps; 0 leaves the student as the initial fit makes it", 0)

@@ -11,9 +11,11 @@ that their mean is 0 for every x: its layer norms then do what the teacher's do,
 
 Every linear map starts as the teacher's own, seen through Q, and is then corrected by least squares, layer by layer,
 given the input that the student itself has there. What the pictures of the fit say nothing about stays the teacher's.
+An MLP with fewer units than the teacher's is then trained alone, by gradient steps, to do the same with what it has.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import Dinov2Backbone, Dinov2Config, PreTrainedConfig
 from transformers.models.dinov2.modeling_dinov2 import Dinov2Embeddings, Dinov2Layer, Dinov2LayerScale
@@ -26,6 +28,10 @@ LAST_STAGE_WEIGHT = 2.0
 RIDGE = 1e-1
 """Weight of the distance from the teacher's own maps in every least-squares problem, relative to its mean diagonal."""
 TOKENS_AT_ONCE = 4096
+PASSES = 4
+"""How often an MLP that lacks units sees all tokens when it is trained alone, in steps of so many at this rate:"""
+TOKENS_PER_STEP = 1024
+RATE = 1e-3
 
 
 def student_config(
@@ -178,7 +184,26 @@ def _fit_mlp(
     _fit_linear(mlp.fc1, inputs, seen.outputs("fc1")[:, units], start)
     hidden = mlp.activation_fn(mlp.fc1(inputs))
     _fit_scaled(mlp.fc2, layer.layer_scale2, hidden, target - before, effect[:, units])
+    if len(units) < len(importance):  # what is left makes up for the rest: the second map alone cannot
+        _train_alone(mlp, inputs, (target - before) / layer.layer_scale2.lambda1)
     return in_parts(lambda part: part + layer.layer_scale2(mlp(layer.norm2(part))), stream)
+
+
+@torch.enable_grad()
+def _train_alone(mlp: nn.Module, inputs: Tensor, outputs: Tensor) -> None:
+    """Train an MLP, from where it is, to map inputs (tokens, c) to outputs (tokens, c)."""
+    steps = max(1, len(inputs) // TOKENS_PER_STEP)
+    optimizer = torch.optim.Adam(mlp.parameters(), RATE)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=PASSES * steps, pct_start=0.1)
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(PASSES):
+        order = torch.randperm(len(inputs), generator=generator).to(inputs.device)
+        for some in order[: steps * TOKENS_PER_STEP].split(TOKENS_PER_STEP):
+            loss = F.mse_loss(mlp(inputs[some]), outputs[some])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            schedule.step()
 
 
 def _through_norm(linear: nn.Linear, norm: nn.LayerNorm, own_norm: nn.LayerNorm, basis: Tensor) -> Tensor:
