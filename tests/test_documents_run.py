@@ -111,6 +111,12 @@ def test_the_snippets_of_the_method_run(workshop):
     run_snippets("docs/method.md", {HUB_BACKBONE: workshop / "backbone"})
 
 
+def test_the_snippet_of_the_distillation_runs(workshop):
+    Path("backbone").rename("student")
+    run_snippets("docs/distillation.md", {})
+    assert AutoConfig.from_pretrained("small").image_size == 308
+
+
 def test_the_snippets_of_training_run(workshop, small_model):
     Path("models/mvtec").mkdir(parents=True)
     Path(small_model).rename("models/mvtec/model")

@@ -61,6 +61,7 @@ RUN_BY = {
         **dict.fromkeys(("BACKBONE", "for", "evaluate", "done"), INT8),
         "python": f"{TESTS}_run:test_snippets_around_the_hub_run",
     },
+    "docs/distillation.md": {"python": f"{TESTS}_run:test_the_snippet_of_the_distillation_runs"},
     "docs/line.md": {
         "watch": DAILY,
         "accelerate launch detect": "tests.test_shares:test_two_processes_of_a_launcher_give_the_results_of_one",

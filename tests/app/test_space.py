@@ -13,6 +13,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 import yaml
+from huggingface_hub import ModelCard
 
 ROOT = Path(__file__).resolve().parents[2]
 SPACE = ROOT / "hub" / "space"
@@ -42,7 +43,8 @@ def test_the_settings_of_the_space():
     assert (settings["sdk"], settings["sdk_version"]) == ("gradio", pins(ROOT / "constraints.txt")["gradio"])
     assert (SPACE / settings["app_file"]).is_file()
     assert len(settings["short_description"]) <= 60
-    assert "non-commercial" in text
+    assert settings["license"] == ModelCard.load(ROOT / "model_card.md").data.license == "apache-2.0"
+    assert "Apache License 2.0" in text
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Eight users at once of the endpoint's handler, then of the app, each with references of its own: ideal-tiny, 448 px.
+"""Eight users at once of the endpoint's handler, then of the app, each with references of its own: ideal-tiny.
 
 Every answer must equal the one that the same user gets alone, and memory must not grow: otherwise it fails.
 """

@@ -81,7 +81,7 @@ def test_results_of_other_methods_are_no_results_of_the_model(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("license: cc-by-nc-sa-4.0\n", "", r"got none for \['license'\]"),
+        ("license: apache-2.0\n", "", r"got none for \['license'\]"),
         ("pipeline_tag: image-segmentation", "pipeline_tag: anomaly", "got {'pipeline_tag': 'anomaly'}"),
         ("library_name: transformers", "library_name: ideal", "got {'library_name': 'ideal'}"),
         ("- anomaly-detection\n", "", "expected the tag anomaly-detection, got"),
