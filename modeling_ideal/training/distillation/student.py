@@ -29,9 +29,10 @@ RIDGE = 1e-1
 """Weight of the distance from the teacher's own maps in every least-squares problem, relative to its mean diagonal."""
 TOKENS_AT_ONCE = 4096
 PASSES = 4
-"""How often an MLP that lacks units sees all tokens when it is trained alone, in steps of so many at this rate:"""
+"""How often an MLP with fewer units than the teacher's sees all tokens when it is trained alone."""
 TOKENS_PER_STEP = 1024
 RATE = 1e-3
+"""Highest learning rate of that training."""
 
 
 def student_config(
