@@ -17,7 +17,6 @@ from modeling_ideal.evaluation.pictures.deviations import sample_deviations
 from modeling_ideal.evaluation.protocol.scorer import Scorer
 from modeling_ideal.normal_variation_eraser import symmetric_eigen
 from modeling_ideal.onnx_backbone import OnnxBackbone
-from modeling_ideal.training.distillation.student import fit_to_teacher, new_student, student_config
 from modeling_ideal.training.head.batches import read_episode
 from modeling_ideal.training.head.objective import EpisodeLoss
 from modeling_ideal.training.launch import make_accelerator
@@ -175,12 +174,6 @@ def test_gradients():
         timeout=600,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-
-
-def test_a_student_is_fitted(device):
-    teacher = tiny_model().backbone.to(device)
-    student = new_student(student_config(teacher.config, 2, 8, SIDE, 4)).to(device)
-    assert fit_to_teacher(student, teacher, pictures(2).to(device)).device == device
 
 
 def test_a_backbone_of_onnx_runtime_returns_to_the_device(device):
