@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .devices import for_linear_algebra
+from .matrix_products import inner_products
 from .threads import map_in_threads
 
 NORMALS_AT_ONCE = 2**13  # normal patches in one block of the search
@@ -101,7 +102,7 @@ def _nearest_in_blocks(directions: Tensor, blocks: Sequence[Tensor], count: int)
     """
     found, start = [], 0
     for block in blocks:
-        values, columns = top_similarities(directions @ block.T, min(count, len(block)))
+        values, columns = top_similarities(inner_products(directions, block), min(count, len(block)))
         found.append((values, columns + start))
         start += len(block)
     if len(found) == 1:

@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from .matrix_products import inner_products
 from .normal_variation_eraser import unit
 
 SELECTED_AT_ONCE = 256  # before all patches are compared with the new ones
@@ -32,7 +33,7 @@ def representative_patches(patches: Tensor, count: int) -> Tensor:
         number = min(len(chosen), SELECTED_AT_ONCE, count - len(chosen))
         candidates = nearest.topk(min(CANDIDATES * number, len(patches)), largest=False).indices
         added = candidates[_farthest(directions[candidates], nearest[candidates], number)]
-        nearest = torch.maximum(nearest, (directions @ directions[added].T).amax(1))
+        nearest = torch.maximum(nearest, inner_products(directions, directions[added]).amax(1))
         nearest[added] = torch.inf
         chosen = torch.cat([chosen, added])
     return chosen.sort().values
@@ -46,7 +47,7 @@ def _farthest(directions: Tensor, nearest: Tensor, number: int) -> list[int]:
         nearest: (P,) similarity of each to the nearest one selected before.
         number: how many to select.
     """
-    similarities = (directions @ directions.T).cpu()
+    similarities = inner_products(directions, directions).cpu()
     nearest, chosen = nearest.cpu(), []
     for _ in range(number):
         chosen.append(int(nearest.argmin()))
