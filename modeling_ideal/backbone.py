@@ -12,6 +12,7 @@ from transformers import MODEL_MAPPING, AutoBackbone, AutoConfig, AutoModel, Pre
 from transformers.utils import logging
 
 from .aligned_memory import align_weights
+from .input_checks import weight_type
 
 
 def build_backbone(config: PreTrainedConfig) -> PreTrainedModel:
@@ -94,6 +95,7 @@ def patch_features(backbone: nn.Module, pixels: Tensor, patch_size: tuple[int, i
         features = stages[0] if len(stages) == 1 else mean_direction(stages)
     else:
         tokens = _tokens(backbone, pixels, height * width)[:, -height * width :]  # patch tokens come last
+    pixels = pixels.to(weight_type(backbone) or pixels.dtype)  # not every backbone does it itself
         features = tokens.unflatten(1, (height, width)) if tokens.shape[1] == height * width else tokens[:, None]
     if features.shape[1:3] != (height, width):
         raise ValueError(

@@ -41,15 +41,19 @@ def check_finite(name: str, values: Tensor) -> None:
         raise ValueError(f"{name}: expected finite values, got {count} that are NaN or infinite")
 
 
+def weight_type(backbone: nn.Module) -> torch.dtype | None:
+    """The data type of the weights of a backbone; None if they are in an ONNX file."""
+    return next((weight.dtype for weight in backbone.parameters() if weight.is_floating_point()), None)
+
+
 def checked_features(features: Tensor, backbone: nn.Module) -> Tensor:
     """Return the features of a backbone, if they are finite."""
     try:
         check_finite("features of the backbone", features)
     except ValueError as error:
         device = features.device.type
-        own = [weight.dtype for weight in backbone.parameters() if weight.is_floating_point()]  # none in an ONNX file
-        dtype = own[0] if own else torch.float32
-        used = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else dtype
+        used = weight_type(backbone) or torch.float32
+        used = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else used
         cause = "its weights may be damaged" if used == torch.float32 else f"{used} may be too narrow, try float32"
         raise ValueError(f"{error}; {cause}") from None
     return features
