@@ -91,6 +91,22 @@ BAD_INPUT = {
         {"query_masks": random_masks(2), "labels": torch.tensor([0, 1, 1])},
         r"labels: expected shape \(2,\), got \(3,\)",
     ),
+    "labels as a list": (
+        {"query_masks": random_masks(2), "labels": [0, 1]},
+        r"labels: expected shape \(2,\), got list",
+    ),
+    "query masks as an array": (
+        {"query_masks": random_masks(2).numpy(), "labels": torch.tensor([0, 1])},
+        r"query_masks: expected shape \(2, 32, 32\), got ndarray",
+    ),
+    "NaN in a query mask": (
+        {"query_masks": random_masks(2) * float("nan"), "labels": torch.tensor([0, 1])},
+        "query_masks: expected finite values",
+    ),
+    "several sets for one query": (
+        {"query": random_images(1), "normal_refs": random_images(2, 1)},
+        "one set for each query, got .*'queries': 1, 'references': 2",
+    ),
     "small query masks": (
         {"query_masks": random_masks(2, size=(16, 16)), "labels": torch.tensor([0, 1])},
         r"query_masks: expected shape \(2, 32, 32\), got \(2, 16, 16\)",
