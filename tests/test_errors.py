@@ -154,6 +154,12 @@ def test_unknown_settings_of_a_backbone_are_refused(model, tmp_path):
         IdealModel.from_backbone(tmp_path, stage=9)
 
 
+def test_settings_of_a_backbone_that_are_no_dictionary_are_refused(model, tmp_path):
+    model.backbone.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"backbone_config: expected a dictionary of fields .* Dinov2Config"):
+        IdealModel.from_backbone(tmp_path, backbone_config=model.config.backbone_config)
+
+
 def test_a_backbone_with_missing_weights_is_refused(model, tmp_path):
     model.backbone.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"expected all weights of Dinov2Backbone .* got none for"):
