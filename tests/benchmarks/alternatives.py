@@ -24,6 +24,7 @@ from modeling_ideal.image_inputs import load_image
 from modeling_ideal.normal_variation_eraser import Deviations, nearest_normals, unit
 
 from ..pictures import texture
+from .scoring import forward
 
 SETUPS = {"N1A1": (1, 1), "N8A4": (8, 4), "N64A8": (64, 8)}
 SIDES = (448, 672)
@@ -98,10 +99,10 @@ def tasks(side: int, files: list[Path]) -> Iterator[tuple[list[str], int, Task]]
     def judged(references: IdealReferences, parts: list[Path]) -> Task:
         return lambda: pipe([str(part) for part in parts], references=references, batch_size=len(parts))
 
-    model.backbone(pixels(files[:1]))  # warms up
+    forward(model, pixels(files[:1]))  # warms up
     wide = [("N8A4", files)] if side == min(SIDES) else []
     for parts in [files[:1], *(parts for _, parts in wide)]:
-        backbone = partial(lambda parts: model.backbone(pixels(parts)), parts)
+        backbone = partial(lambda parts: forward(model, pixels(parts)), parts)
         yield ["backbone alone", f"{side} px", "none", f"batch {len(parts)}"], len(parts), backbone
     for setup, parts in [*((setup, files[:1]) for setup in SETUPS), *wide]:
         counts, labels = SETUPS[setup], [f"{side} px", setup, f"batch {len(parts)}"]

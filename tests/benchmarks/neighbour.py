@@ -18,7 +18,7 @@ from modeling_ideal import IdealModel
 from modeling_ideal.evaluation.cost.timing import interleaved_medians
 
 from .alternatives import SETUPS, noise_references
-from .scoring import SIDE, build
+from .scoring import SIDE, build, forward
 
 MEASURED = ("N1A1", "N8A4")
 ROUNDS = 9
@@ -56,7 +56,7 @@ def busy(neighbours: int) -> Iterator[None]:
 def in_backbones(model: IdealModel, image: torch.Tensor, rounds: int) -> dict[str, dict[str, float]]:
     """The whole call, and what comes after the backbone alone, in forwards of the backbone, by each clock."""
     features = model.extract_features(image)
-    tasks = {"backbone": lambda: model.backbone(image)}
+    tasks = {"backbone": lambda: forward(model, image)}
     for name in MEASURED:
         references = noise_references(model, *SETUPS[name])
         tasks |= {

@@ -9,6 +9,7 @@ import os
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from modeling_ideal.cli import main
 from modeling_ideal.threads import lone_threads
 
 from ..pictures import texture, with_defect
+from .scoring import forward
 
 PICTURES = 40
 DIFFERENT = 8  # contents; the others have the same under other names
@@ -69,21 +71,32 @@ def detect(folder: Path, parts: Path, out: str) -> Seconds:
         return Seconds.now() - start
 
 
-def forward(model: IdealModel, images: list[torch.Tensor], count: int) -> Seconds:
+def forwards(model: IdealModel, images: list[torch.Tensor], count: int) -> Seconds:
     """How long the bare backbone takes for so many pictures, one after another, on all of torch's threads."""
+    start = Seconds.now()
+    for index in range(count):
+        forward(model, images[index % len(images)])
+    return Seconds.now() - start
+
+
+def forwards_by_core(model: IdealModel, images: list[torch.Tensor], count: int) -> Seconds:
+    """The same with a picture for each core, as `ideal detect` has it."""
+    encode = torch.inference_mode()(partial(forward, model))
+    with lone_threads(torch.get_num_threads()) as pool:
+        start = Seconds.now()
+        list(pool.map(encode, (images[index % len(images)] for index in range(count))))
+        return Seconds.now() - start
+
+
+def forwards_of_torch(model: IdealModel, images: list[torch.Tensor], count: int) -> Seconds:
+    """The same as `forwards`, with the products of torch alone; on most processors there is no difference."""
     start = Seconds.now()
     for index in range(count):
         model.backbone(images[index % len(images)])
     return Seconds.now() - start
 
 
-def forward_by_core(model: IdealModel, images: list[torch.Tensor], count: int) -> Seconds:
-    """The same with a picture for each core, as `ideal detect` has it."""
-    encode = torch.inference_mode()(model.backbone)
-    with lone_threads(torch.get_num_threads()) as pool:
-        start = Seconds.now()
-        list(pool.map(encode, (images[index % len(images)] for index in range(count))))
-        return Seconds.now() - start
+BARE = (forwards, forwards_by_core, forwards_of_torch)
 
 
 @torch.inference_mode()
@@ -94,15 +107,15 @@ def measure(pictures: int = PICTURES) -> dict[str, float]:
         model = AutoModel.from_pretrained(folder / "model", trust_remote_code=True)
         files = [folder / "parts" / f"{index:04}.jpg" for index in range(DIFFERENT)]
         images = [IdealImageProcessor()(query=str(file))["query"] for file in files]
-        forward(model, images, 2)
+        forwards(model, images, 2)
         detect(folder, files[0], "first")  # what torch and Pillow set up once
         one = detect(folder, files[0], "one")
         halves = (pictures // 2, pictures - pictures // 2)
         # Half before and half after: on a machine that others use, all are then measured in much the same company.
-        before = [bare(model, images, halves[0]) for bare in (forward, forward_by_core)]
+        before = [bare(model, images, halves[0]) for bare in BARE]
         whole = detect(folder, folder / "parts", "all")
-        after = [bare(model, images, halves[1]) for bare in (forward, forward_by_core)]
-    bare, by_core = (Seconds(*map(sum, zip(*parts, strict=True))) for parts in zip(before, after, strict=True))
+        after = [bare(model, images, halves[1]) for bare in BARE]
+    bare, by_core, plain = (Seconds(*map(sum, zip(*parts, strict=True))) for parts in zip(before, after, strict=True))
     further = whole - one
     figures: dict[str, float] = {"pictures": pictures}
     for kind, name in (("cpu", "s of CPU"), ("wall", "s")):
@@ -111,6 +124,7 @@ def measure(pictures: int = PICTURES) -> dict[str, float]:
         rest = getattr(further, kind) * pictures / (pictures - 1)
         figures[f"the same beyond the first picture ({name})"] = rest / getattr(bare, kind)
         figures[f"the same in forwards with a picture for each core ({name})"] = rest / getattr(by_core, kind)
+        figures[f"the same in forwards by the products of torch alone ({name})"] = rest / getattr(plain, kind)
     return figures
 
 
