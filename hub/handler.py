@@ -4,7 +4,7 @@
      "references": {"name": "bottle"}                    stored in the repository as references/bottle.safetensors
                 or {"file": BASE64}                      the bytes of such a file
                 or {"normal": [IMAGE, ...], "abnormal": [IMAGE, ...], "masks": [IMAGE, box or polygon, ...],
-                    "types": [NAME, ...], "false_alarm": 0.05},
+                    "types": [NAME, ...], "false_alarm": 0.05, "max_patches": 2048},
      "parameters": {"threshold": 0.4, "return_map": true, ...}}
 
 An IMAGE is a base64-encoded image file (BMP, GIF, JPEG, PNG, TIFF or WebP) or a data: URL; with the environment
@@ -40,7 +40,7 @@ from transformers import pipeline
 if __package__ == "hub":
     from .handler_fetch import fetch
     from .handler_pictures import FETCH, MOST_REFERENCE_BYTES, PictureReader, plain
-    from .handler_requests import Request, check_request, shown
+    from .handler_requests import SETTINGS, Request, check_request, shown
 else:  # in a Hub repository, where a server loads this file by its path and puts its folder on sys.path
     from handler_fetch import fetch  # type: ignore[import-not-found, no-redef]
     from handler_pictures import (  # type: ignore[import-not-found, no-redef]
@@ -49,7 +49,7 @@ else:  # in a Hub repository, where a server loads this file by its path and put
         PictureReader,
         plain,
     )
-    from handler_requests import Request, check_request, shown  # type: ignore[import-not-found, no-redef]
+    from handler_requests import SETTINGS, Request, check_request, shown  # type: ignore[import-not-found, no-redef]
 
 KEPT_REFERENCES = 32  # most recently used reference sets in memory
 KEPT_BYTES = 500_000_000  # of all of them
@@ -155,7 +155,7 @@ class EndpointHandler:
             for group in ("normal", "abnormal", "masks")
             if group in given
         }
-        rest = {name: given[name] for name in ("types", "false_alarm") if name in given}
+        rest = {name: given[name] for name in ("types", *SETTINGS) if name in given}
         return self.pipe.encode_references(**pictures, **rest)
 
     def _stored(self, name: str) -> Path:

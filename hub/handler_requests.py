@@ -15,7 +15,7 @@ MOST_AT_ONCE = 16  # images in a batch
 SHOWN = 40  # characters of a request that an error repeats
 
 KEYS = ("inputs", "references", "parameters")
-PARTS = ("normal", "abnormal", "masks", "types", "false_alarm")
+PARTS = ("normal", "abnormal", "masks", "types", "false_alarm", "max_patches")
 
 Rule = tuple[str, Callable[[Any], bool]]  # what is expected, in words, and whether a value is that
 
@@ -43,7 +43,11 @@ PARAMETERS: dict[str, Rule] = {
     },
     "ignore_mask": ("a mask", lambda value: isinstance(value, (str, list))),
 }
-FALSE_ALARM: Rule = ("a number in 0..0.5", lambda value: is_number(value) and 0 <= value < 0.5)
+# The numbers that may come with references given as images.
+SETTINGS: dict[str, Rule] = {
+    "false_alarm": ("a number in 0..0.5", lambda value: is_number(value) and 0 <= value < 0.5),
+    "max_patches": ("an integer >= 1", lambda value: is_number(value) and isinstance(value, int) and value >= 1),
+}
 
 
 @dataclass(frozen=True)
@@ -173,9 +177,10 @@ def _parts(given: dict[str, Any]) -> dict[str, Any]:
     for index, kind in enumerate(parts["types"]):
         if not isinstance(kind, str) or not 1 <= len(kind) <= MOST_LETTERS:
             raise ValueError(f"references.types[{index}]: expected 1 to {MOST_LETTERS} characters, got {shown(kind)}")
-    if "false_alarm" in given:
-        _obey(FALSE_ALARM, given["false_alarm"], "references.false_alarm")
-        parts["false_alarm"] = given["false_alarm"]
+    for name, rule in SETTINGS.items():
+        if name in given:
+            _obey(rule, given[name], f"references.{name}")
+            parts[name] = given[name]
     return {name: value for name, value in parts.items() if value != []}
 
 

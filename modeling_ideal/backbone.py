@@ -12,7 +12,7 @@ from transformers import MODEL_MAPPING, AutoBackbone, AutoConfig, AutoModel, Pre
 from transformers.utils import logging
 
 from .aligned_memory import align_weights
-from .matrix_products import fast_linear_layers
+from .matrix_products import fast_layers
 
 
 def build_backbone(config: PreTrainedConfig) -> PreTrainedModel:
@@ -91,12 +91,12 @@ def patch_features(backbone: nn.Module, pixels: Tensor, patch_size: tuple[int, i
     """Extract patch features (B, h, w, C), float32, from images (B, 3, H, W), without class and register tokens."""
     height, width = pixels.shape[-2] // patch_size[0], pixels.shape[-1] // patch_size[1]
     if hasattr(backbone.config, "stage_names"):
-        with fast_linear_layers():
+        with fast_layers():
             maps = backbone(pixels).feature_maps
         stages = [stage.permute(0, 2, 3, 1) for stage in maps]  # (B, h, w, C) each
         features = stages[0] if len(stages) == 1 else mean_direction(stages)
     else:
-        with fast_linear_layers():
+        with fast_layers():
             tokens = _tokens(backbone, pixels, height * width)[:, -height * width :]  # patch tokens come last
         features = tokens.unflatten(1, (height, width)) if tokens.shape[1] == height * width else tokens[:, None]
     if features.shape[1:3] != (height, width):

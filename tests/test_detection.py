@@ -12,8 +12,8 @@ from PIL import Image
 
 from modeling_ideal import AnomalyDetectionPipeline, IdealImageProcessor, IdealReferences, pipeline_inputs
 from modeling_ideal.cli import main
-from modeling_ideal.data.images import png_bytes
 from modeling_ideal.detection.files import find_images, match_masks
+from modeling_ideal.writing.png import rgb_png
 
 from .conftest import PATCH, tiny_model
 from .pictures import photograph
@@ -234,7 +234,7 @@ def test_a_second_run_replaces_the_first_and_touches_nothing_else(workshop, caps
 
 def test_what_is_done_before_an_interruption_is_kept(workshop, monkeypatch, capsys):
     assert main(REFERENCES) == 0
-    encode, calls = png_bytes, []
+    encode, calls = rgb_png, []
 
     def interrupted(picture):
         calls.append(picture)
@@ -242,13 +242,13 @@ def test_what_is_done_before_an_interruption_is_kept(workshop, monkeypatch, caps
             raise KeyboardInterrupt
         return encode(picture)
 
-    monkeypatch.setattr("modeling_ideal.detection.results.png_bytes", interrupted)
+    monkeypatch.setattr("modeling_ideal.detection.results.rgb_png", interrupted)
     assert main([*DETECT, "parts"]) == 130
     assert capsys.readouterr().err.endswith("ideal: interrupted\n")
     report = json.loads((workshop / "parts" / "found" / "results.json").read_text())
     assert report["complete"] is False
     assert [entry["overlay"] for entry in report["images"]] == ["overlays/0.png", "overlays/1.png"]
-    monkeypatch.setattr("modeling_ideal.detection.results.png_bytes", encode)
+    monkeypatch.setattr("modeling_ideal.detection.results.rgb_png", encode)
     assert main([*DETECT, "parts"]) == 0
 
 

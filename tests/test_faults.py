@@ -200,13 +200,13 @@ def test_a_folder_of_results_that_vanishes_is_said_and_not_made_again(line, tmp_
 def test_a_folder_of_a_watch_that_vanishes_is_said(line, tmp_path, capsys, monkeypatch):
     for index in range(4):
         shutil.copyfile(line / "parts" / "normal" / "1.png", line / "camera" / f"{index}.png")
-    encode = watch.png_bytes
+    encode = watch.rgb_png
 
     def vanish(picture):
         shutil.rmtree(tmp_path / "watched", ignore_errors=True)
         return encode(picture)
 
-    monkeypatch.setattr(watch, "png_bytes", vanish)
+    monkeypatch.setattr(watch, "rgb_png", vanish)
     assert main(jobs(line, tmp_path)["watch"]) == 3
     assert "expected a file or folder, got" in said_in_a_sentence(capsys)
 

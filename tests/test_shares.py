@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -64,6 +66,23 @@ def test_two_processes_of_a_launcher_give_the_results_of_one(alone, at_line):  #
     assert found["images"] == alone["images"]
     assert found == alone
     assert sorted(path.name for path in at_line.iterdir() if "shares" in path.name) == []
+
+
+def test_a_launcher_on_each_of_two_machines_gives_the_results_of_one_process(alone, at_line):  # noqa: F811
+    """Both machines are this one, which they reach by its address on the loopback."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    shared = ["--num_machines", "2", "--main_process_ip", "127.0.0.1", "--main_process_port", str(port)]
+    commands = [
+        [*LAUNCH[:-4], *shared, "--machine_rank", str(rank), *LAUNCH[-2:], *DETECT, *IMAGES, "missing.png"]
+        for rank in (0, 1)
+    ]
+    with ThreadPoolExecutor(2) as machines:
+        first, second = machines.map(launch, commands)
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert first.stdout.count("10 pictures: ") == 1, first.stdout
+    assert "pictures" not in second.stdout
+    assert results_of(at_line / "found") == alone
 
 
 def test_what_a_process_had_judged_before_it_died_is_not_judged_again(alone, at_line, monkeypatch):  # noqa: F811

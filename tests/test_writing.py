@@ -1,13 +1,19 @@
 """Files that are whole or not there, and tables as text and Markdown."""
 
 import json
+from io import BytesIO
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
+from modeling_ideal.pipeline_results import draw_overlay
 from modeling_ideal.writing.files import write_figure, write_json
+from modeling_ideal.writing.png import rgb_png
 from modeling_ideal.writing.tables import difference, markdown_table, number, pair, text_table, with_spread
+
+from .pictures import photograph
 
 
 @pytest.fixture
@@ -100,3 +106,22 @@ def test_a_table_for_a_terminal():
         "nut       0.1",
         "washer   0.25  cannot be read",
     ]
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 7), (7, 1), (300, 1000), (2, 100_000)])
+def test_a_picture_is_the_same_in_its_png(size):
+    picture = np.random.default_rng(0).integers(0, 256, (*size, 3), np.uint8)
+    content = rgb_png(picture)
+    Image.open(BytesIO(content)).verify()  # the checksums
+    with Image.open(BytesIO(content)) as opened:
+        assert (opened.mode, opened.size) == ("RGB", size[::-1])
+        assert np.array_equal(np.asarray(opened), picture)
+
+
+def test_the_png_of_an_overlay_is_not_much_larger_than_that_of_pillow():
+    picture = photograph(3, (300, 400))
+    heat = np.linspace(0, 1, 300 * 400, dtype=np.float32).reshape(300, 400)
+    overlay = draw_overlay(picture, heat, heat >= 0.5, 0.5)
+    thorough = BytesIO()
+    overlay.save(thorough, "PNG")
+    assert len(rgb_png(np.asarray(overlay))) < 1.3 * len(thorough.getvalue())

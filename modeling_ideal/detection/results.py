@@ -8,12 +8,12 @@ import numpy as np
 from PIL import Image
 
 from .. import model_name
-from ..data.images import png_bytes
 from ..image_inputs import ImageInput, load_image
 from ..report.page import ANOMALOUS, ERROR, NORMAL, Report, count_kinds
 from ..report.thumbnails import HighestPictures, Thumbnails, make_thumbnails
 from ..writing.files import json_bytes
 from ..writing.places import OutputFolder
+from ..writing.png import rgb_png
 from .drift import DriftWatch
 from .log import ResultsLog, read_log
 from .tables import as_csv, as_parquet
@@ -137,7 +137,7 @@ def encoded(_: ImageInput, result: dict[str, Any]) -> dict[str, Any]:
     if "error" in result:
         return result
     middle = np.full((1, 1), float(np.median(result["anomaly_map"])))
-    return {**result, "overlay": png_bytes(result["overlay"]), "anomaly_map": middle}
+    return {**result, "overlay": rgb_png(np.asarray(result["overlay"])), "anomaly_map": middle}
 
 
 def thumbnails_of(picture: ImageInput | None, overlay: Image.Image) -> Thumbnails:

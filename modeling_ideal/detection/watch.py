@@ -10,12 +10,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image
 
-from ..data.images import png_bytes
 from ..image_inputs import ImageInput
 from ..report.page import count_kinds, kind_of, printable
 from ..writing.files import write_atomically
+from ..writing.png import rgb_png
 from .arrivals import Arrival, Arrivals, known_pictures
 from .detect import check_arguments
 from .drift import DriftWatch
@@ -147,7 +148,7 @@ class Watcher:
             overlay = entry.pop("overlay")
             self._note_drift(self._drift.add(entry.pop("anomaly_map")))
             entry["overlay"] = overlay_name(arrival)
-            write_atomically(self._out.path / entry["overlay"], png_bytes(overlay))
+            write_atomically(self._out.path / entry["overlay"], rgb_png(np.asarray(overlay)))
         entry["time"] = datetime.now(UTC).isoformat(timespec="milliseconds")
         entry |= {"sha256": arrival.sha256, "file": list(arrival.signature), KEY: self._used.key}
         self._log.append(entry)

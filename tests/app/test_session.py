@@ -160,6 +160,18 @@ def test_a_references_file_is_loaded_and_extended(taught, detector, files, tmp_p
     assert other.calibration == taught.calibration
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_smaller_bank_of_a_file_stays_small(pipe, detector, files, tmp_path):
+    pipe.encode_references(normal=[files["good_0"], files["good_1"]], max_patches=21).save(
+        tmp_path / "few.safetensors"
+    )
+    session = Session()
+    session.load(detector, tmp_path / "few.safetensors")
+    session.add_references([files["good_2"]], defective=False)
+    session.calibrate(detector)
+    assert (session.references.num_normal, len(session.references.normal_features[0])) == (3, 21)
+
+
 def test_what_is_no_references_file_is_refused_and_changes_nothing(taught, detector, files, tmp_path, monkeypatch):
     before = taught.references
     with pytest.raises(ValueError, match=r"^text.png: expected a safetensors file of IDEAL references") as caught:

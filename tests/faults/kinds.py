@@ -4,6 +4,7 @@ import contextlib
 import csv
 import io
 import json
+import os
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -137,13 +138,13 @@ def run(folder: Path, *words: str) -> tuple[int, str]:
         return main([words[0], *given, *words[1:]]), told.getvalue()
 
 
-def write_detection(folder: Path, _: int) -> None:
-    code, told = run(folder, "detect", str(folder / "parts"), "--out", str(folder / "found"))
+def write_detection(folder: Path, _: int, out: str = "found") -> None:
+    code, told = run(folder, "detect", str(folder / "parts"), "--out", str(folder / out))
     assert code in (0, 1), told
 
 
-def check_detection(folder: Path, _: int) -> None:
-    found = folder / "found"
+def check_detection(folder: Path, _: int, out: str = "found") -> None:
+    found = folder / out
     if not (found / "results.json").exists():
         return  # of the very first run
     content = json.loads((found / "results.json").read_text())
@@ -157,11 +158,33 @@ def check_detection(folder: Path, _: int) -> None:
         assert (found / "report.html").read_text().rstrip().endswith("</html>")
 
 
-def end_detection(folder: Path, last: int) -> None:
-    write_detection(folder, last)
-    content = json.loads((folder / "found" / "results.json").read_text())
+def end_detection(folder: Path, last: int, out: str = "found") -> None:
+    write_detection(folder, last, out)
+    content = json.loads((folder / out / "results.json").read_text())
     assert content["complete"]
     assert len(content["images"]) == PICTURES
+
+
+def write_shares(folder: Path, number: int) -> None:
+    """As two processes do, one after another; the first of them gathers what both have judged."""
+    for rank in (1, 0):
+        with mock.patch.dict(os.environ, {"RANK": str(rank), "WORLD_SIZE": "2"}):
+            write_detection(folder, number, "shared")
+
+
+def check_shares(folder: Path, last: int) -> None:
+    shares = folder / "shared.shares"
+    for log in shares.glob("*.jsonl"):
+        for entry in read_log(log)[1:]:
+            with Image.open(shares / "overlays" / f"{Path(entry['image']).stem}.png") as overlay:
+                overlay.load()
+    check_detection(folder, last, "shared")
+
+
+def end_shares(folder: Path, last: int) -> None:
+    write_shares(folder, last)
+    end_detection(folder, last, "shared")
+    assert not (folder / "shared.shares").exists()
 
 
 def write_build(folder: Path, number: int) -> None:
@@ -209,6 +232,7 @@ KINDS = {
     "features": Kind(prepare_pictures, write_features, check_features, nothing),
     "evaluation": Kind(nothing, write_results, check_results, nothing),
     "detection": Kind(prepare_line, write_detection, check_detection, end_detection),
+    "shares": Kind(prepare_line, write_shares, check_shares, end_shares),
     "build": Kind(prepare_line, write_build, check_build, nothing),
     "watching": Kind(prepare_line, write_watched, check_watched, end_watched),
 }

@@ -42,10 +42,16 @@ polygons = some.lists(some.lists(some.integers(-9, 50), min_size=2, max_size=2),
 masks = boxes | polygons | some.lists(boxes | polygons, max_size=3) | images
 marked = some.fixed_dictionaries(
     {"abnormal": some.tuples(images).map(list), "masks": some.tuples(masks).map(list)},
-    optional={"normal": few(images), "types": few(some.text(max_size=9)), "false_alarm": numbers},
+    optional={
+        "normal": few(images),
+        "types": few(some.text(max_size=9)),
+        "false_alarm": numbers,
+        "max_patches": numbers,
+    },
 )
 references = mostly(
-    some.fixed_dictionaries({"normal": few(images)}, optional={"false_alarm": numbers}) | marked,
+    some.fixed_dictionaries({"normal": few(images)}, optional={"false_alarm": numbers, "max_patches": numbers})
+    | marked,
     objects(name=some.text(max_size=20), file=images, normal=few(images), types=few(scalars)),
 )
 parameters = objects(

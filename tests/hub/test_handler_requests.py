@@ -133,9 +133,12 @@ def test_an_unknown_parameter(name):
         ("false_alarm", 0.5, "references.false_alarm: expected a number in 0..0.5, got 0.5"),
         ("false_alarm", True, "references.false_alarm: expected a number in 0..0.5, got True"),
         ("false_alarm", float("nan"), "references.false_alarm: expected a number in 0..0.5, got nan"),
+        ("max_patches", 9, None),
+        ("max_patches", 0, "references.max_patches: expected an integer >= 1, got 0"),
+        ("max_patches", 9.5, "references.max_patches: expected an integer >= 1, got 9.5"),
     ],
 )
-def test_masks_types_and_false_alarm(name, value, message):
+def test_masks_types_and_settings(name, value, message):
     request = {**REQUEST, "references": {**REFERENCES, name: value}}
     if message is None:
         assert check_request(request).references.get(name, []) == value
