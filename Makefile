@@ -8,8 +8,10 @@ AUDIT := .venv-audit
 MINIMUM := .venv-minimum
 # Those that need no extra.
 MINIMUM_TESTS ?= $(addprefix tests/test_,model.py references_file.py image_processing.py errors.py)
+# The main job.
+PYTHON_TESTS := $(MINIMUM_TESTS) $(addprefix tests/test_,pipeline.py fuzz.py detection.py calibration.py)
 
-.PHONY: help demo test check docs installed style bench notebooks pictures fuzz faults wheel lock audit minimum clean
+.PHONY: help demo test check docs installed style bench notebooks pictures fuzz faults wheel lock audit minimum python clean
 
 help:
 	@echo "make demo       judge rendered parts with the embedded model; writes ideal-demo/index.html"
@@ -25,6 +27,7 @@ help:
 	@echo "make lock       write requirements.lock, the tested versions with their hashes"
 	@echo "make audit      look for known weaknesses in these versions; needs the network"
 	@echo "make minimum    run some tests with the lowest versions that pyproject.toml admits"
+	@echo "make python     run the tests of the main job; with PYTHON=python3.13 VENV=.venv-3.13 on another Python"
 	@echo "make notebooks  execute the notebooks and keep what they show"
 	@echo "make pictures   make the pictures of README and docs/ anew; needs chromium"
 
@@ -89,6 +92,9 @@ minimum:
 	$(MINIMUM)/bin/pip install --quiet --constraint $(MINIMUM)/lowest.txt \
 		$(if $(LEFT_OUT),$$(grep "^$(LEFT_OUT)==" constraints.txt)) . pytest hypothesis scipy
 	HF_HUB_OFFLINE=1 $(MINIMUM)/bin/python -m pytest $(MINIMUM_TESTS)
+
+python: $(READY)
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest $(PYTHON_TESTS)
 
 pictures: $(READY)
 	HF_HUB_OFFLINE=1 $(BIN)/python -m tests.docs_pictures
