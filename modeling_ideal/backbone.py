@@ -1,7 +1,7 @@
 """The frozen visual encoder: any ViT of transformers, as a grid of patch features (section 3)."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any
 
@@ -12,7 +12,8 @@ from transformers import MODEL_MAPPING, AutoBackbone, AutoConfig, AutoModel, Pre
 from transformers.utils import logging
 
 from .aligned_memory import align_weights
-from .matrix_products import fast_linear_layers
+from .input_checks import weight_type
+from .matrix_products import fast_layers
 
 
 def build_backbone(config: PreTrainedConfig) -> PreTrainedModel:
@@ -54,11 +55,16 @@ def load_backbone(name_or_folder: str, config: PreTrainedConfig, dtype: torch.dt
     return backbone
 
 
-def load_backbone_config(name_or_folder: str, overrides: dict[str, Any]) -> PreTrainedConfig:
-    """Load the configuration of a pre-trained backbone; without `out_features` among the overrides, its last stage.
+def load_backbone_config(
+    name_or_folder: str, changes: Mapping[str, Any] | None = None, **more: Any
+) -> PreTrainedConfig:
+    """Load the configuration of a pre-trained backbone; without `out_features` among the changes, its last stage.
 
     Of a model of pictures and text, such as CLIP, it is that of the vision tower.
     """
+    if not isinstance(changes, (Mapping, type(None))):
+        raise ValueError(f"backbone_config: expected a dictionary of fields to change, got {type(changes).__name__}")
+    overrides = {**(changes or {}), **more}
     config = AutoConfig.from_pretrained(name_or_folder)
     config = getattr(config, "vision_config", config)
     unknown = sorted(name for name in overrides if not hasattr(config, name))
@@ -90,13 +96,14 @@ def freeze(backbone: nn.Module) -> None:
 def patch_features(backbone: nn.Module, pixels: Tensor, patch_size: tuple[int, int]) -> Tensor:
     """Extract patch features (B, h, w, C), float32, from images (B, 3, H, W), without class and register tokens."""
     height, width = pixels.shape[-2] // patch_size[0], pixels.shape[-1] // patch_size[1]
+    pixels = pixels.to(weight_type(backbone) or pixels.dtype)  # not every backbone does it itself
     if hasattr(backbone.config, "stage_names"):
-        with fast_linear_layers():
+        with fast_layers():
             maps = backbone(pixels).feature_maps
         stages = [stage.permute(0, 2, 3, 1) for stage in maps]  # (B, h, w, C) each
         features = stages[0] if len(stages) == 1 else mean_direction(stages)
     else:
-        with fast_linear_layers():
+        with fast_layers():
             tokens = _tokens(backbone, pixels, height * width)[:, -height * width :]  # patch tokens come last
         features = tokens.unflatten(1, (height, width)) if tokens.shape[1] == height * width else tokens[:, None]
     if features.shape[1:3] != (height, width):

@@ -209,8 +209,10 @@ class IdealConfig(PreTrainedConfig):
             _require(getattr(self, name) in choices, name, f"one of {choices}", getattr(self, name))
         _require(isinstance(self.share_normals, bool), "share_normals", "True or False", self.share_normals)
         known = [field.name for field in fields(ScorePrior)]
-        _require(set(self.score_prior or {}) <= set(known), "score_prior", f"fields among {known}", self.score_prior)
-        ScorePrior(**self.score_prior or {})  # checks the values
+        prior = {} if self.score_prior is None else self.score_prior
+        fits = isinstance(prior, dict) and set(prior) <= set(known)
+        _require(fits, "score_prior", f"fields among {known}", prior)
+        ScorePrior(**prior)  # checks the values
         _require(self.num_neighbors >= 2, "num_neighbors", "an integer >= 2", self.num_neighbors)
         _require(
             self.num_components < self.num_neighbors,

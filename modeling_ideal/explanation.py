@@ -134,7 +134,7 @@ def _compared(model: Any, references: IdealReferences, judged: JudgedPicture, pl
     grid, found = judged.features.shape[:2], []
     for place, cosine, index in zip(places.tolist(), cosines[:, 0].tolist(), nearest[:, 0].tolist(), strict=True):
         reference, *where = owners[index].tolist()
-        size = _size(references, kind, reference)
+        size = _size(model, references, kind, reference)
         found.append(
             {
                 "patch": _patch_box(place, grid, judged.size),
@@ -158,7 +158,7 @@ def _defect(
     similarities = type_similarities(deviations, references.abnormal_deviations[0], sources)
     nearest = max(similarities, key=similarities.__getitem__)
     patches = _marked(model, references)[int(nearest)]
-    size = _size(references, "abnormal", int(nearest))
+    size = _size(model, references, "abnormal", int(nearest))
     rows, columns = patches.nonzero().T.tolist()
     corners = [_patch_box(place, patches.shape, size) for place in zip(rows, columns, strict=True)]
     ends = np.array(corners)
@@ -266,11 +266,14 @@ def _preview(references: IdealReferences, kind: str, index: int) -> Preview | No
     return None if references.previews is None else getattr(references.previews, kind)[index]
 
 
-def _size(references: IdealReferences, kind: str, index: int) -> Size:
+def _size(model: Any, references: IdealReferences, kind: str, index: int) -> Size:
     """The size of a reference as it was given; as the model saw it if that is not known."""
     preview = _preview(references, kind, index)
-    height, width = preview.size if preview else (references.processing or {}).get("size", (1, 1))
-    return height, width
+    if preview is not None:
+        return preview.size
+    rows, columns = getattr(references.pictures, kind).features.shape[1:3]
+    height, width = model.config.patch_size
+    return rows * height, columns * width
 
 
 def _patch_box(place: Any, grid: Any, size: Size) -> Box:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, ClassVar, TypedDict
 
 import numpy as np
@@ -68,9 +68,13 @@ class IdealImageProcessor(PilBackend):
         if not whole or any(side % self.patch_size for side in sides):
             raise ValueError(f"size: expected multiples of patch_size {self.patch_size}, got {sides}")
         for name, least in (("image_mean", -math.inf), ("image_std", 0.0)):
-            if not all(least < value < math.inf for value in getattr(self, name)):
+            values = getattr(self, name)
+            listed = isinstance(values, (Sequence, np.ndarray)) and len(values) == len(IMAGENET_MEAN)
+            if not listed or not all(isinstance(value, Real) and least < float(value) < math.inf for value in values):
                 numbers = "finite numbers" if name == "image_mean" else "numbers > 0"
-                raise ValueError(f"{name}: expected {numbers}, got {getattr(self, name)}")
+                raise ValueError(f"{name}: expected three {numbers}, got {values!r}")
+        if not isinstance(self.keep_aspect_ratio, bool):
+            raise ValueError(f"keep_aspect_ratio: expected True or False, got {self.keep_aspect_ratio!r}")
 
     @classmethod
     def from_dict(cls, image_processor_dict: dict[str, Any], **kwargs: Any) -> Any:
@@ -109,13 +113,13 @@ class IdealImageProcessor(PilBackend):
     preprocess = __call__
 
     def post_process_anomaly_detection(
-        self, outputs: Any, target_sizes: Sequence[tuple[int, int]] | None = None, smoothing: float = 4.0
+        self, outputs: Any, target_sizes: Sequence[tuple[int, int]] | Tensor | None = None, smoothing: float = 4.0
     ) -> list[Tensor]:
         """Smooth the anomaly maps and resize them to the original images.
 
         Args:
             outputs: the output of the model.
-            target_sizes: (height, width) of each image; None keeps the size of the model's input.
+            target_sizes: (height, width) of each image, (B, 2) as a tensor; None keeps the size of the model's input.
             smoothing: standard deviation of the Gaussian smoothing, in pixels of the model's input; 0 for none.
 
         Returns:
@@ -123,15 +127,12 @@ class IdealImageProcessor(PilBackend):
         """
         maps = outputs.anomaly_maps
         check_smoothing(smoothing)
-        if target_sizes is not None and len(target_sizes) != len(maps):
-            raise ValueError(f"target_sizes: expected one for each of {len(maps)} maps, got {len(target_sizes)}")
-        for size in target_sizes or ():
-            if len(size) != 2 or not all(isinstance(side, Integral) and side >= 1 for side in size):
-                raise ValueError(f"target_sizes: expected a height and a width >= 1 for each map, got {tuple(size)}")
+        sizes = [tuple(maps.shape[1:])] * len(maps) if target_sizes is None else [*map(_two_sides, target_sizes)]
+        if len(sizes) != len(maps):
+            raise ValueError(f"target_sizes: expected one for each of {len(maps)} maps, got {len(sizes)}")
         maps = gaussian_smoothing(maps, smoothing) if smoothing else maps
-        sizes = [tuple(maps.shape[1:])] * len(maps) if target_sizes is None else target_sizes
         return [
-            F.interpolate(part[None, None], size=tuple(size), mode="bilinear", align_corners=False)[0, 0]
+            F.interpolate(part[None, None], size=size, mode="bilinear", align_corners=False)[0, 0]
             for part, size in zip(maps, sizes, strict=True)
         ]
 
@@ -187,6 +188,15 @@ class IdealImageProcessor(PilBackend):
             np.asarray(values, np.float32)[:, None, None] for values in (self.image_mean, self.image_std)
         )
         return (planes - mean) / deviation
+
+
+def _two_sides(size: Any) -> tuple[int, int]:
+    """The height and width that a tuple, an array or a tensor gives."""
+    sides = size.tolist() if isinstance(size, (np.ndarray, Tensor)) else size
+    whole = isinstance(sides, Sequence) and all(isinstance(side, Integral) and int(side) >= 1 for side in sides)
+    if not whole or len(sides) != 2:
+        raise ValueError(f"target_sizes: expected a height and a width >= 1 for each map, got {sides!r}")
+    return int(sides[0]), int(sides[1])
 
 
 def gaussian_smoothing(maps: Tensor, sigma: float) -> Tensor:

@@ -41,15 +41,19 @@ def check_finite(name: str, values: Tensor) -> None:
         raise ValueError(f"{name}: expected finite values, got {count} that are NaN or infinite")
 
 
+def weight_type(backbone: nn.Module) -> torch.dtype | None:
+    """The data type of the weights of a backbone; None if they are in an ONNX file."""
+    return next((weight.dtype for weight in backbone.parameters() if weight.is_floating_point()), None)
+
+
 def checked_features(features: Tensor, backbone: nn.Module) -> Tensor:
     """Return the features of a backbone, if they are finite."""
     try:
         check_finite("features of the backbone", features)
     except ValueError as error:
         device = features.device.type
-        own = [weight.dtype for weight in backbone.parameters() if weight.is_floating_point()]  # none in an ONNX file
-        dtype = own[0] if own else torch.float32
-        used = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else dtype
+        used = weight_type(backbone) or torch.float32
+        used = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else used
         cause = "its weights may be damaged" if used == torch.float32 else f"{used} may be too narrow, try float32"
         raise ValueError(f"{error}; {cause}") from None
     return features
@@ -101,18 +105,24 @@ def check_targets(query_masks: Tensor | None, labels: Tensor | None, query: Tens
             f"got {'no query_masks' if query_masks is None else 'no labels'}"
         )
     expected = (query.shape[0], *query.shape[-2:])
-    if tuple(query_masks.shape) != expected:
-        raise ValueError(f"query_masks: expected shape {expected}, got {tuple(query_masks.shape)}")
-    if tuple(labels.shape) != expected[:1]:
-        raise ValueError(f"labels: expected shape {expected[:1]}, got {tuple(labels.shape)}")
+    for name, values, shape in (("query_masks", query_masks, expected), ("labels", labels, expected[:1])):
+        if not isinstance(values, Tensor) or tuple(values.shape) != shape:
+            got = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+            raise ValueError(f"{name}: expected shape {shape}, got {got}")
+    if query_masks.is_floating_point():
+        check_finite("query_masks", query_masks)
     if not bool(((labels == 0) | (labels == 1)).all()):
         raise ValueError(f"labels: expected 0 (normal) or 1 (anomalous), got {sorted(set(labels.tolist()))}")
 
 
 def check_counts(**groups: Sized | None) -> None:
-    """Check that the given groups have the same number of entries, except those with one, which all share."""
+    """Check that the given groups have the same number of entries, except those with one, which all share.
+
+    A single entry of `queries` is no exception: it has a single reference set.
+    """
     counts = {name: len(group) for name, group in groups.items() if group is not None}
-    if len(set(counts.values()) - {1}) > 1:
+    number = counts.get("queries", max(counts.values(), default=1))
+    if set(counts.values()) - {1, number}:
         raise ValueError(f"expected references shared by the batch or one set for each query, got {counts}")
 
 

@@ -69,8 +69,7 @@ class IdealModel(PreTrainedModel):
         names = {field.name for field in fields(IdealConfig)}
         ours = {name: config.pop(name) for name in list(config) if name in names}
         ours = ours if ours.get("deviation_encoder") else {**deepcopy(TRAINING_FREE), **ours}
-        overrides = {**ours.pop("backbone_config", {}), **config}
-        ours["backbone_config"] = load_backbone_config(name_or_folder, overrides)
+        ours["backbone_config"] = load_backbone_config(name_or_folder, ours.pop("backbone_config", None), **config)
         model = cls(IdealConfig(**ours)).to(dtype)
         model.backbone = load_backbone(name_or_folder, model.config.backbone_config, dtype)
         freeze(model.backbone)

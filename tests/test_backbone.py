@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 from transformers import AutoBackbone, AutoConfig
 
@@ -75,6 +76,21 @@ def test_every_backbone_scores_and_survives_saving(name, tmp_path):
     loaded, info = IdealModel.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(info.values()), info
     assert torch.equal(loaded(query, normal, abnormal, masks).patch_scores, out.patch_scores)
+
+
+@pytest.mark.parametrize("name", [*BACKBONES, "beit"])
+def test_every_backbone_takes_the_processors_float32_whatever_its_weights(name):
+    values = {"patch_size": 8, "image_size": 32, "out_features": ["stage3"]} if name == "beit" else BACKBONES[name]
+    config = AutoConfig.for_model(**{"model_type": name, **COMMON, **values})
+    torch.manual_seed(0)
+    side = 4 * config.patch_size
+    model = IdealModel(IdealConfig(backbone_config=config, image_size=side, num_attention_heads=4))
+    images = torch.randn(1, 3, side, side)
+    exact = model.extract_features(images)
+    assert torch.equal(model.extract_features(images.double()), exact)
+    half = model.bfloat16().extract_features(images)
+    assert half.dtype == torch.float32
+    assert F.cosine_similarity(half, exact, dim=-1).min() > 0.99
 
 
 @pytest.mark.parametrize("name", ["dinov2", "dinov2_with_registers", "dinov3_vit", "pixio"])

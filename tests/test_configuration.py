@@ -79,6 +79,7 @@ BAD_VALUES = [
     ({"share_normals": 1}, r"share_normals: expected True or False, got 1"),
     ({"deviation_encoder": "mlp"}, r"deviation_encoder: expected one of \('attention', None\), got 'mlp'"),
     ({"score_prior": {"width": 1}}, r"score_prior: expected fields among \['spread', .* got {'width': 1}"),
+    ({"score_prior": 0.2}, r"score_prior: expected fields among \['spread', .* got 0.2"),
     ({"score_prior": {"spread": -1}}, r"score_prior.spread: expected a number > 0, got -1"),
     ({"loss_form": "three"}, r"loss_form: expected one of \('single_map', 'two_channel'\), got 'three'"),
     ({"neighbors": 3}, r"expected fields among \['alignment', .* got unknown \['neighbors'\]"),

@@ -91,6 +91,22 @@ BAD_INPUT = {
         {"query_masks": random_masks(2), "labels": torch.tensor([0, 1, 1])},
         r"labels: expected shape \(2,\), got \(3,\)",
     ),
+    "labels as a list": (
+        {"query_masks": random_masks(2), "labels": [0, 1]},
+        r"labels: expected shape \(2,\), got list",
+    ),
+    "query masks as an array": (
+        {"query_masks": random_masks(2).numpy(), "labels": torch.tensor([0, 1])},
+        r"query_masks: expected shape \(2, 32, 32\), got ndarray",
+    ),
+    "NaN in a query mask": (
+        {"query_masks": random_masks(2) * float("nan"), "labels": torch.tensor([0, 1])},
+        "query_masks: expected finite values",
+    ),
+    "several sets for one query": (
+        {"query": random_images(1), "normal_refs": random_images(2, 1)},
+        "one set for each query, got .*'queries': 1, 'references': 2",
+    ),
     "small query masks": (
         {"query_masks": random_masks(2, size=(16, 16)), "labels": torch.tensor([0, 1])},
         r"query_masks: expected shape \(2, 32, 32\), got \(2, 16, 16\)",
@@ -136,6 +152,12 @@ def test_unknown_settings_of_a_backbone_are_refused(model, tmp_path):
     model.backbone.save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"fields of IdealConfig or of Dinov2Config, got unknown \['stage'\]"):
         IdealModel.from_backbone(tmp_path, stage=9)
+
+
+def test_settings_of_a_backbone_that_are_no_dictionary_are_refused(model, tmp_path):
+    model.backbone.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"backbone_config: expected a dictionary of fields .* Dinov2Config"):
+        IdealModel.from_backbone(tmp_path, backbone_config=model.config.backbone_config)
 
 
 def test_a_backbone_with_missing_weights_is_refused(model, tmp_path):

@@ -128,6 +128,17 @@ def test_whatever_the_references(pipe, given, tmp_path):
     assert explanation["picture"].width > 900
 
 
+def test_without_small_pictures_boxes_are_in_what_the_model_saw():
+    processor = IdealImageProcessor(size=8 * PATCH, patch_size=PATCH, keep_aspect_ratio=True)
+    pipe = pipeline("anomaly-detection", model=tiny_model(), image_processor=processor)
+    wide = (30, 60)
+    given = {"normal": [photograph(1, wide)], "abnormal": [photograph(3, wide)], "masks": [(30, 15, 60, 30)]}
+    result = pipe(photograph(5, wide), **given, keep_pictures=False, return_explanation=True)
+    height, width = processor.target_size(wide)
+    assert result["explanation"]["defect"]["box"][2:] == (width, height)
+    assert all(inside(each["box"], (height, width)) for each in result["explanation"]["normal"])
+
+
 def test_with_other_results_and_for_many_pictures(pipe):
     given = {"normal": [photograph(1), photograph(2)]}
     results = pipe(

@@ -220,8 +220,12 @@ def test_out_of_range_32_bit_pictures_are_refused(processor):
         ({"size": 450}, r"size: expected multiples of patch_size 14, got \(450, 450\)"),
         ({"patch_size": 0}, r"size: expected multiples of patch_size 0"),
         ({"size": {"height": 448.0, "width": 448}}, r"size: expected multiples of patch_size 14, got \(448.0, 448\)"),
-        ({"image_std": [0.2, 0, 0.2]}, r"image_std: expected numbers > 0, got .*0.2, 0, 0.2"),
-        ({"image_mean": [float("nan")] * 3}, "image_mean: expected finite numbers, got .*nan, nan, nan"),
+        ({"image_std": [0.2, 0, 0.2]}, r"image_std: expected three numbers > 0, got .*0.2, 0, 0.2"),
+        ({"image_mean": [float("nan")] * 3}, "image_mean: expected three finite numbers, got .*nan, nan, nan"),
+        ({"image_mean": 0.5}, "image_mean: expected three finite numbers, got 0.5"),
+        ({"image_mean": "grey"}, "image_mean: expected three finite numbers, got 'grey'"),
+        ({"image_std": [0.2, 0.2]}, "image_std: expected three numbers > 0, got .*0.2, 0.2"),
+        ({"keep_aspect_ratio": "yes"}, "keep_aspect_ratio: expected True or False, got 'yes'"),
     ],
 )
 def test_bad_settings_are_refused(settings, message):
@@ -250,6 +254,9 @@ def test_maps_come_back_at_each_images_size(processor):
     back = processor.post_process_anomaly_detection(out, target_sizes=sizes, smoothing=0)
     assert [tuple(part.shape) for part in back] == sizes
     assert torch.equal(back[2], maps[2])
+    for given in (torch.tensor(sizes), np.array(sizes)):
+        again = processor.post_process_anomaly_detection(out, target_sizes=given, smoothing=0)
+        assert all(torch.equal(a, b) for a, b in zip(again, back, strict=True))
     same = processor.post_process_anomaly_detection(out, smoothing=0)
     assert all(torch.equal(a, b) for a, b in zip(same, maps, strict=True))
 
@@ -271,7 +278,7 @@ def test_bad_smoothing_is_refused(processor, smoothing):
         processor.post_process_anomaly_detection(ModelOutput(anomaly_maps=torch.rand(1, 8, 8)), smoothing=smoothing)
 
 
-@pytest.mark.parametrize("size", [(0, 5), (-1, 5), (5.5, 5), (5,)])
+@pytest.mark.parametrize("size", [(0, 5), (-1, 5), (5.5, 5), (5,), 5])
 def test_a_size_that_is_none_is_refused(processor, size):
     with pytest.raises(ValueError, match="target_sizes: expected a height and a width >= 1 for each map, got"):
         processor.post_process_anomaly_detection(ModelOutput(anomaly_maps=torch.rand(1, 8, 8)), target_sizes=[size])

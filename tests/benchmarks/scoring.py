@@ -9,7 +9,7 @@ import torch
 from modeling_ideal import IdealConfig, IdealModel, IdealReferences
 from modeling_ideal.evaluation.cost.memory import peak_mebibytes, reset_peak
 from modeling_ideal.evaluation.cost.timing import interleaved_medians
-from modeling_ideal.matrix_products import fast_linear_layers
+from modeling_ideal.matrix_products import fast_layers
 from modeling_ideal.normal_variation_eraser import nearest_normals, unit
 
 SIDE = 448
@@ -23,7 +23,7 @@ def build() -> tuple[IdealModel, torch.Tensor]:
 
 def forward(model: IdealModel, image: torch.Tensor) -> object:
     """The bare backbone, with products by the same library as in IDEAL."""
-    with fast_linear_layers():
+    with fast_layers():
         return model.backbone(image)
 
 

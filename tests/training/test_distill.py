@@ -70,13 +70,16 @@ def test_a_run_is_not_resumed_with_other_options(distilled):
         Distillation(replace(distilled, steps=7))
 
 
-def test_the_teacher_encodes_a_picture_once(distillation_options, picture, monkeypatch):
+@pytest.mark.parametrize("normed", [True, False])
+def test_the_teacher_encodes_a_picture_once(distillation_options, picture, monkeypatch, normed):
     chosen = distillation_options()
-    teacher = CachedTeacher(chosen.teacher, chosen.stage, SIDE, chosen.cache)
+    teacher = CachedTeacher(chosen.teacher, chosen.stage, normed, SIDE, chosen.cache)
     first = teacher([picture, picture.rotate(90)])
     with torch.no_grad():
-        features = wide_teacher()(teacher.processor(query=[picture])["query"]).feature_maps[0].permute(0, 2, 3, 1)
-    torch.testing.assert_close(first[:1], features - features.mean(-1, keepdim=True), atol=2e-2, rtol=2e-3)
+        backbone = wide_teacher(apply_layernorm=normed)
+        features = backbone(teacher.processor(query=[picture])["query"]).feature_maps[0].permute(0, 2, 3, 1)
+    wanted = features if normed else features - features.mean(-1, keepdim=True)
+    torch.testing.assert_close(first[:1], wanted, atol=2e-2, rtol=2e-3)
     monkeypatch.setattr(teacher, "_encoder", None)
     assert torch.equal(teacher([picture.rotate(90), picture]), first.flip(0))
 

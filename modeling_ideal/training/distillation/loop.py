@@ -45,7 +45,9 @@ class Distillation:
         self.training, self.validation = split_views(options)
         teacher_config = load_backbone_config(options.teacher, {})
         config = student_config(teacher_config, options.stage, options.width, options.image_size, options.mlp_ratio)
-        self.teacher = CachedTeacher(options.teacher, config.num_hidden_layers, options.image_size, options.cache)
+        self.teacher = CachedTeacher(
+            options.teacher, config.num_hidden_layers, config.apply_layernorm, options.image_size, options.cache
+        )
         self.teacher.backbone.to(self.accelerator.device)
         self.student = new_student(config).to(self.accelerator.device)
         trained = [parameter for parameter in self.student.parameters() if parameter.requires_grad]

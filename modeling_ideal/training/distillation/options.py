@@ -17,7 +17,7 @@ class DistillationOptions:
     output_dir: str = option("folder for the student, its log and the state to resume from", metavar="DIR")
     cache: str = option("folder for the teacher's features", "~/.cache/modeling_ideal/distillation", metavar="DIR")
     stage: int | None = option(
-        "layer of the teacher to imitate, without the final layer norm (default: the last)", None
+        "layer of the teacher to imitate, at its whole width with the final layer norm (default: the last)", None
     )
     width: int | None = option(
         "channels of the student: a multiple of the size of the teacher's attention heads (default: the teacher's)",

@@ -1,13 +1,13 @@
-"""A narrow student that starts as a projection of its teacher onto the principal directions.
+"""A smaller student that starts as its teacher, or as a projection of it onto the principal directions.
 
-The student has the teacher's depth and a fraction of its width. Its token stream z approximates the teacher's
-stream x in an orthonormal basis Q of the directions that carry most of it: z = Qᵀx, with the same Q at every depth,
-so that skip connections remain skip connections. Cosines between the student's features are then cosines between the
-teacher's projected features.
+A student of the teacher's whole width has its token stream and its final norm, and may have less in its MLPs. A
+narrower one has no final norm. It approximates the teacher's stream x in an orthonormal basis Q of the directions
+that carry most of it: z = Qᵀx, with the same Q at every depth, so that skip connections remain skip connections.
+Cosines between its features are then cosines between the teacher's projected features.
 
-A layer norm takes off the mean of the channels, and another basis has another mean. So the teacher's mean is left out
-of the stream from the beginning, which changes nothing that it computes, and the student's coordinates are turned so
-that their mean is 0 for every x: its layer norms then do what the teacher's do, and only that.
+A layer norm takes off the mean of the channels, and another basis has another mean. So the teacher's mean is then left
+out of the stream from the beginning, which changes nothing that it computes, and the student's coordinates are turned
+so that their mean is 0 for every x: its layer norms then do what the teacher's do, and only that.
 
 Every linear map starts as the teacher's own, seen through Q, and is then corrected by least squares, layer by layer,
 given the input that the student itself has there. What the pictures of the fit say nothing about stays the teacher's.
@@ -71,7 +71,7 @@ def student_config(
         image_size=image_size,
         use_mask_token=False,
         out_features=[f"stage{stage}"],
-        apply_layernorm=False,
+        apply_layernorm=width == teacher.hidden_size,  # it would be another norm in another basis
         reshape_hidden_states=True,
     )
 
@@ -95,6 +95,8 @@ def fit_to_teacher(student: Dinov2Backbone, teacher: Dinov2Backbone, pixels: Ten
     teacher_stream = in_parts(teacher.embeddings, pixels)  # (n, 1 + hw, C)
     basis = _shared_basis(teacher_layers, teacher_stream, student.config.hidden_size)
     _project_embeddings(student.embeddings, teacher.embeddings, basis, student.config.image_size)
+    if student.config.apply_layernorm:
+        student.layernorm.load_state_dict(teacher.layernorm.state_dict())
     stream = in_parts(student.embeddings, pixels)  # (n, 1 + hw, c)
     kept = some_tokens(stream)
     for layer, teacher_layer in zip(student.encoder.layer, teacher_layers, strict=True):
@@ -108,8 +110,11 @@ def fit_to_teacher(student: Dinov2Backbone, teacher: Dinov2Backbone, pixels: Ten
 def _shared_basis(layers: nn.ModuleList, stream: Tensor, width: int) -> Tensor:
     """(C, c) of rank c - 1: principal directions of the stream over all depths, turned so that rows have the sum 0.
 
-    They are not centred over the tokens, to preserve cosines, but over the channels, as the layer norms do.
+    They are not centred over the tokens, to preserve cosines, but over the channels, as the layer norms do. At the
+    whole width C it is the identity, in which the layer norms are the teacher's own.
     """
+    if width == stream.shape[-1]:
+        return torch.eye(width).to(stream)
     moments = [_relative_moment(stream)]
     for layer in layers:
         stream = in_parts(layer, stream)

@@ -17,11 +17,16 @@ from ..encoder import BackboneEncoder
 
 
 class CachedTeacher:
-    """Patch features of pictures, computed once per picture and kept in `directory` as float16."""
+    """Patch features of pictures, computed once per picture and kept in `directory` as float16.
 
-    def __init__(self, name_or_folder: str, stage: int, image_size: int, directory: str | Path) -> None:
+    They are those of a layer, `normed` by the final norm if the student has it. A student without it works in another
+    basis and has no mean over the channels, so theirs is taken off.
+    """
+
+    def __init__(self, name_or_folder: str, stage: int, normed: bool, image_size: int, directory: str | Path) -> None:
+        self._normed = normed
         model = IdealModel.from_backbone(
-            name_or_folder, out_features=[f"stage{stage}"], apply_layernorm=False, image_size=image_size
+            name_or_folder, out_features=[f"stage{stage}"], apply_layernorm=normed, image_size=image_size
         )
         self.backbone = model.backbone
         self.processor = IdealImageProcessor(size=image_size, patch_size=model.config.patch_size[0])
@@ -31,7 +36,7 @@ class CachedTeacher:
         self.directory.mkdir(parents=True, exist_ok=True)
 
     def __call__(self, images: list[Image.Image]) -> Tensor:
-        """(n, h, w, C) float32 patch features of n pictures, less the mean of their channels, as the student's."""
+        """(n, h, w, C) float32 patch features of n pictures."""
         files = [self.directory / f"{content_hash(image)}.safetensors" for image in images]
         missing = [index for index, file in enumerate(files) if not file.exists()]
         if missing:
@@ -39,7 +44,7 @@ class CachedTeacher:
             for index, feature in zip(missing, features, strict=True):
                 write_atomically(files[index], save({"features": feature.contiguous()}))
         features = torch.stack([_read(file) for file in files]).float()
-        return features - features.mean(-1, keepdim=True)
+        return features if self._normed else features - features.mean(-1, keepdim=True)
 
 
 def _read(file: Path) -> Tensor:
