@@ -70,6 +70,12 @@ def test_a_command_names_the_extra_that_it_lacks(monkeypatch, capsys, command, m
     assert capsys.readouterr().err == f"ideal: sushi is not installed: pip install 'modeling-ideal[{extra}]'\n"
 
 
+@pytest.mark.parametrize("port", ["0", "-1", "65536"])
+def test_a_port_that_is_none_is_refused(capsys, port):
+    assert main(["app", "--port", port]) == 3
+    assert f"--port: expected a number in 1..65535, got {port}" in capsys.readouterr().err
+
+
 def test_a_fault_of_the_program_is_one_line_too_and_debug_shows_where(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "modeling_ideal.training.train", None)
     command = ["train", "--source", "s", "--output_dir", "o", "--model", "m"]

@@ -4,6 +4,8 @@ import argparse
 
 from .arguments import add_device, add_model, examples, say
 
+LARGEST_PORT = 2**16 - 1
+
 
 def add_commands(commands: argparse._SubParsersAction) -> None:
     """Add the command to the parser of `ideal`."""
@@ -27,6 +29,8 @@ def add_commands(commands: argparse._SubParsersAction) -> None:
 
 
 def _app(arguments: argparse.Namespace) -> int:
+    if not 1 <= arguments.port <= LARGEST_PORT:
+        raise ValueError(f"--port: expected a number in 1..{LARGEST_PORT}, got {arguments.port}")
     from ..app.serve import serve
 
     serve(arguments, say)

@@ -135,6 +135,14 @@ def test_other_options_in_the_same_folder_are_refused(undisturbed):
         train_head(replace(undisturbed[0], epochs=4))
 
 
+@pytest.mark.parametrize("wrong", [{"backbone": "nowhere"}, {"stage": "stage9"}, {"setups": ["N50A1"]}])
+def test_a_start_that_is_refused_leaves_the_folder_to_the_next_one(options, wrong):
+    right = options(epochs=1, episodes_per_epoch=2)
+    with pytest.raises((ValueError, OSError)):
+        train_head(replace(right, **wrong))
+    assert len(train_head(right)["epochs"]) == 1
+
+
 def test_training_is_in_float32_whatever_accelerate_is_set_to(options, monkeypatch):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "fp16")
     used, real = [], run.HeadTraining.run

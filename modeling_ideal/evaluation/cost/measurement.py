@@ -1,5 +1,6 @@
 """Measures what models cost, all in turns, so that they can be compared on a noisy machine."""
 
+import math
 import platform
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -79,11 +80,18 @@ def count_flops(task: Callable[[], object]) -> int:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # it only sees the calling thread
     try:
-        with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), FlopCounterMode(display=False) as counter:
+        more = {torch.ops.mkldnn._linear_pointwise: _product_flops} if torch.backends.mkldnn.is_available() else {}
+        counter = FlopCounterMode(display=False, custom_mapping=more)
+        with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), counter:
             task()
     finally:
         torch.set_num_threads(threads)
     return counter.get_total_flops()
+
+
+def _product_flops(vectors: Sequence[int], weight: Sequence[int], *_: object, **__: object) -> int:
+    """Of vectors (..., C) times the transpose of weight (Q, C), given their shapes: see `matrix_products.py`."""
+    return 2 * math.prod(vectors) * weight[0]
 
 
 def _tasks(model: IdealModel, workload: Workload) -> dict[str, Callable[[], object]]:

@@ -33,8 +33,6 @@ def train_head(options: HeadTrainingOptions) -> dict[str, Any]:
         return record
     check_source(options.source, "--source")
     accelerator.wait_for_everyone()  # every process has looked at the folder before the first one writes to it
-    if accelerator.is_main_process:
-        write_options(options)
     learner = load_learner(options, accelerator.device)
     source, held_out_source = load_source(options, learner.encoder)
     episodes, notes = draw_episodes(source, options)
@@ -44,6 +42,8 @@ def train_head(options: HeadTrainingOptions) -> dict[str, Any]:
         accelerator.init_trackers("ideal", {name: str(value) for name, value in asdict(options).items()})
     checkpoints = Checkpoints(options.output / CHECKPOINTS, options.keep_checkpoints, source.digest)
     validation = _validation(options, learner, held_out_source)
+    if accelerator.is_main_process:  # not before, so that a start that is refused leaves the folder to the next one
+        write_options(options)
     training = HeadTraining(options, accelerator, learner.objective, learner.head, checkpoints, validation)
     batches = Batches(
         episodes,
