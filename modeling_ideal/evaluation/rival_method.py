@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ..matrix_products import fast_layers
 from ..training.rivals.reference_set import gather_references
 from ..training.rivals.rival import Rival
 from .methods.context import Context, Query
@@ -17,9 +18,10 @@ class RivalMethod:
         self.fingerprint = rival.fingerprint  # once: it reads all weights
 
     def __call__(self, query: Query) -> Tensor:
-        """Score a query."""
+        """Score a query; its layers are computed as those of the backbone are, so that costs can be compared."""
         features = query.patches.view(*query.grid, -1)  # (h, w, C)
-        return self.rival.score(features, query.context.once(self.encode)).flatten()
+        with fast_layers():
+            return self.rival.score(features, query.context.once(self.encode)).flatten()
 
     def encode(self, context: Context) -> Any:
         """What the rival keeps of the references."""

@@ -136,5 +136,5 @@ def test_a_row_is_what_the_rival_says(name, monkeypatch):
         scores = [method(Query(query.flatten(0, 1), context, (4, 6))) for _ in range(2)]
         expected = rival.score(query, encode(gather_references(normal, abnormal, marked))).flatten()
     assert len(calls) == 1
-    np.testing.assert_array_equal(scores[0], expected)
-    np.testing.assert_array_equal(scores[1], expected)
+    np.testing.assert_allclose(scores[0], expected, rtol=1e-5)  # its layers may be computed by another library
+    np.testing.assert_array_equal(scores[1], scores[0])
