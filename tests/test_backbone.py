@@ -106,7 +106,8 @@ def test_layers_behind_the_stage_are_left_out_and_change_nothing(name, tmp_path)
     images = torch.randn(2, 3, 3 * patch, 5 * patch)
     with torch.no_grad():
         expected = whole(images).feature_maps[0]  # (B, C, h, w)
-    assert torch.equal(model.extract_features(images), expected.permute(0, 2, 3, 1))
+    # Not to the bit: outside of the model another library may compute the products.
+    torch.testing.assert_close(model.extract_features(images), expected.permute(0, 2, 3, 1), atol=1e-5, rtol=1e-5)
     assert model.config.backbone_config.num_hidden_layers == 2
     assert sum(weight.numel() for weight in model.backbone.parameters()) < sum(
         weight.numel() for weight in whole.parameters()
